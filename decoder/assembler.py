@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from decoder.binary import UserType
 from decoder.boundaries import Prepare
 from decoder.events import (
-    Change,
+    ChangeEvent,
     Event,
     RelationSeen,
     StandaloneMessage,
@@ -25,7 +25,7 @@ from decoder.messages import (
     Delete,
     Insert,
     LogicalMessage,
-    Relation,
+    RelationMessage,
     Truncate,
     TupleData,
     Type,
@@ -141,7 +141,7 @@ class Assembler(FastRoad):
                 self._truncate(message, data)
             case LogicalMessage():
                 self._message(message, data)
-            case Relation():
+            case RelationMessage():
                 self._relation(message, data.wal_start)
             case Type():
                 self._session.types[message.oid] = message
@@ -173,7 +173,7 @@ class Assembler(FastRoad):
         change = (relation, kind[0], old_kind, old_values, new_values)
         self._add(kind, [change], message.xid, data)
 
-    def _row_values(self, row: TupleData, relation: Relation, kind: str) -> list[Value]:
+    def _row_values(self, row: TupleData, relation: RelationMessage, kind: str) -> list[Value]:
         if len(row.kinds) != len(relation.columns):
             wanted = f"{len(relation.columns)} columns, as in its Relation"
             raise ProtocolError(kind, None, f"{wanted}, not {len(row.kinds)}")
@@ -192,7 +192,7 @@ class Assembler(FastRoad):
         self._end_run()
         self._events.append(StandaloneMessage(message, data.wal_start))
 
-    def _relation(self, message: Relation, wal_start: LSN) -> None:
+    def _relation(self, message: RelationMessage, wal_start: LSN) -> None:
         current = self._lifecycle.current
         relation, changed = self._session.learn_relation(message)
         xid = message.xid
@@ -206,11 +206,11 @@ class Assembler(FastRoad):
     def _add(
         self, kind: str, changes: Sequence[tuple[object, ...]], xid: XID | None, data: XLogData
     ) -> None:
-        """Add the changes of one message; each entry holds a ``Change`` from ``relation`` on."""
+        """Add the changes of one message; an entry is a ``ChangeEvent`` from ``relation`` on."""
         transaction = self._in_run(kind)
         subxid = None if xid == transaction.xid else xid
         for change in changes:
             transaction.seq += 1
             row = (transaction.seq, int(data.wal_start), subxid, *change)
-            self._changes.append(Change._make(row))
+            self._changes.append(ChangeEvent._make(row))
         self._run_size_bytes += len(data.payload)

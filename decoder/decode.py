@@ -15,7 +15,7 @@ from decoder.messages import (
     Insert,
     LogicalMessage,
     OldKind,
-    Relation,
+    RelationMessage,
     ReplicaIdentity,
     Truncate,
     TupleData,
@@ -26,7 +26,9 @@ from decoder.messages import (
 from decoder.reader import ProtocolError, Reader
 from decoder.scalars import XID
 
-RowMessage: TypeAlias = Relation | Type | Insert | Update | Delete | Truncate | LogicalMessage
+RowMessage: TypeAlias = (
+    RelationMessage | Type | Insert | Update | Delete | Truncate | LogicalMessage
+)
 Message: TypeAlias = RowMessage | BoundaryMessage
 
 _REPLICA_IDENTITIES: Final[dict[int, ReplicaIdentity]] = {
@@ -77,7 +79,7 @@ def decode_message(
     return message
 
 
-def decode_relation(read: Reader, xid: XID | None) -> Relation:
+def decode_relation(read: Reader, xid: XID | None) -> RelationMessage:
     """Decode the body of an ``R`` message, whose columns must have different names."""
     oid = read.uint32("relation oid")
     namespace = read.identifier("schema") or "pg_catalog"
@@ -91,7 +93,7 @@ def decode_relation(read: Reader, xid: XID | None) -> Relation:
     columns = tuple(_decode_column(read) for _ in range(count))
     if len({column.name for column in columns}) < count:
         raise read.error("columns of different names")
-    return Relation(
+    return RelationMessage(
         oid=oid, namespace=namespace, name=name, replica_identity=identity, columns=columns, xid=xid
     )
 
@@ -178,7 +180,7 @@ def decode_logical_message(read: Reader, xid: XID | None) -> LogicalMessage:
 
 
 _ROW_DECODERS: Final[dict[bytes, tuple[str, Callable[[Reader, XID | None], RowMessage]]]] = {
-    b"R": ("Relation", decode_relation),
+    b"R": ("RelationMessage", decode_relation),
     b"Y": ("Type", decode_type),
     b"I": ("Insert", decode_insert),
     b"U": ("Update", decode_update),

@@ -11,7 +11,7 @@ not send it (see ``test_decoding`` and ``wal2json``).
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from decoder.messages import LogicalMessage, OldKind, Relation, Type, Value
+from decoder.messages import LogicalMessage, OldKind, RelationMessage, Type, Value
 from decoder.scalars import LSN, XID
 
 
@@ -56,7 +56,7 @@ class Truncation(NamedTuple):
     restart_identity: bool | None
 
 
-class Change(NamedTuple):
+class ChangeEvent(NamedTuple):
     """A change within one transaction. ``(transaction, seq)`` identifies it; an LSN does not."""
 
     #: Its number in the transaction, from 1, in order of arrival, never used twice.
@@ -66,7 +66,7 @@ class Change(NamedTuple):
     #: The subtransaction; ``None`` where it is unknown or is the top-level transaction.
     subxid: int | None
     #: The shape in force; ``None`` for a message.
-    relation: Relation | None
+    relation: RelationMessage | None
     #: Insert, update, delete, truncate (one change per table), message.
     op: Literal["I", "U", "D", "T", "M"]
     #: ``K`` if ``old`` is the key, ``O`` if it is the whole row.
@@ -87,7 +87,7 @@ class ChangeRun(NamedTuple):
     """Consecutive changes of one transaction; at least one."""
 
     transaction: OpenTransaction
-    changes: list[Change]
+    changes: list[ChangeEvent]
     #: The total length of their messages, as the output plugin wrote them.
     size_bytes: int
 
@@ -97,7 +97,7 @@ class RelationSeen:
     """A Relation message arrived, before the changes that use it."""
 
     #: The relation now in force, to which the changes after it refer.
-    relation: Relation
+    relation: RelationMessage
     #: 0/0 in a live stream, where a Relation has no position.
     lsn: LSN
     #: The transaction or subtransaction that sent it; ``None`` outside any.

@@ -17,7 +17,7 @@ from decoder.events import (
     TransactionPrepared,
     UnknownAborted,
 )
-from decoder.messages import Relation, Type
+from decoder.messages import RelationMessage, Type
 from decoder.reader import ProtocolError
 from decoder.scalars import LSN, XID
 
@@ -47,7 +47,7 @@ class SessionState:
         #: The top-level transaction whose stream block is open.
         self.stream_xid: XID | None = None
         #: The latest Relation message of each oid, even one from a stream that aborted.
-        self.relations: dict[int, Relation] = {}
+        self.relations: dict[int, RelationMessage] = {}
         #: The latest Type message of each oid.
         self.types: dict[int, Type] = {}
 
@@ -60,14 +60,14 @@ class SessionState:
             encoding=self.encoding,
         )
 
-    def relation(self, oid: int, kind: str) -> Relation:
+    def relation(self, oid: int, kind: str) -> RelationMessage:
         """Return the relation in force for ``oid``. Raises ``ProtocolError`` if none was sent."""
         relation = self.relations.get(oid)
         if relation is None:
             raise ProtocolError(kind, None, f"a Relation message for oid {oid} before it")
         return relation
 
-    def learn_relation(self, relation: Relation) -> tuple[Relation, bool]:
+    def learn_relation(self, relation: RelationMessage) -> tuple[RelationMessage, bool]:
         """Put a relation in force; return it, and whether its shape differs from the known one.
 
         A relation of the same shape replaces the known object too, because ALTER TABLE may have

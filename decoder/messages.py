@@ -102,7 +102,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class RelationMessage:
     """The shape of a table, in force for the changes that follow (``R``).
 
     Two relations are equal when their shapes are: ``xid`` does not count. The server sends
@@ -136,7 +136,7 @@ class Type:
     """A type that is not built in (``Y``). A domain is sent under its *base* type's name."""
 
     oid: int
-    #: The schema; ``pg_catalog`` is spelled out, as in ``Relation``.
+    #: The schema; ``pg_catalog`` is spelled out, as in ``RelationMessage``.
     namespace: str
     #: An array type is named after its element type, with an underscore before it.
     name: str

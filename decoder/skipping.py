@@ -23,7 +23,7 @@ _SHAPES = b"RY"
 _ENDS = b"ECP"
 
 
-class TransactionFilter:
+class FrameFilter:
     """A filter that drops the rows of some transactions from the frames of one session."""
 
     def __init__(self, wanted: Wanted, *, streaming: Streaming, encoding: str) -> None:

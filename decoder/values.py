@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 
 from decoder.binary import BinaryDecoder, UserType
-from decoder.messages import NOT_SENT, NULL, TEXT, UNCHANGED, Relation, TupleData, Undecoded, Value
+from decoder.messages import (
+    NOT_SENT,
+    NULL,
+    TEXT,
+    UNCHANGED,
+    RelationMessage,
+    TupleData,
+    Undecoded,
+    Value,
+)
 
 
 class ValueDecoder:
@@ -49,7 +58,7 @@ class ValueDecoder:
             self._binary.name_type(type_oid, namespace, name)
 
 
-def tuple_values(row: TupleData, relation: Relation, values: ValueDecoder) -> list[Value]:
+def tuple_values(row: TupleData, relation: RelationMessage, values: ValueDecoder) -> list[Value]:
     """Return a row's values in column order. It must have as many columns as ``relation``."""
     result: list[Value] = []
     for kind, raw, column in zip(row.kinds, row.data, relation.columns, strict=True):
@@ -62,7 +71,7 @@ def tuple_values(row: TupleData, relation: Relation, values: ValueDecoder) -> li
     return result
 
 
-def leave_out_non_key(values: list[Value], relation: Relation) -> None:
+def leave_out_non_key(values: list[Value], relation: RelationMessage) -> None:
     """Replace the NULLs of columns outside the key of a key tuple by ``NOT_SENT``."""
     for index, column in enumerate(relation.columns):
         if values[index] is None and not column.is_key:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from decoder.events import Change
+from decoder.events import ChangeEvent
 from decoder.messages import (
     BINARY,
     NULL,
@@ -22,7 +22,7 @@ from decoder.messages import (
     UNCHANGED,
     UNCHANGED_TOAST,
     OldKind,
-    Relation,
+    RelationMessage,
     Value,
 )
 from decoder.values import ValueDecoder, leave_out_non_key
@@ -51,7 +51,7 @@ _UINT32 = struct.Struct(">I").unpack_from
 
 
 def read_insert(
-    frame: bytes, position: int, relation: Relation, values: ValueDecoder
+    frame: bytes, position: int, relation: RelationMessage, values: ValueDecoder
 ) -> list[Value] | None:
     """Return the row whose column count is at ``position``, or ``None`` if it is malformed."""
     try:
@@ -88,7 +88,7 @@ def row_of_pieces(pieces: list[str], columns: int) -> list[Value] | None:
 
 
 def read_last_tuple(
-    frame: bytes, position: int, relation: Relation, values: ValueDecoder
+    frame: bytes, position: int, relation: RelationMessage, values: ValueDecoder
 ) -> list[Value] | None:
     """Return the values of the last tuple of the frame, at ``position``; ``None`` if malformed.
 
@@ -105,7 +105,7 @@ def read_last_tuple(
 
 
 def read_tuple(
-    frame: bytes, position: int, relation: Relation, values: ValueDecoder
+    frame: bytes, position: int, relation: RelationMessage, values: ValueDecoder
 ) -> tuple[list[Value], int]:
     """Return the values of the tuple at ``position``, and the position after it.
 
@@ -145,12 +145,12 @@ def read_tuple(
     return row, position
 
 
-#: The fields of a ``Change`` after its operation: ``old_kind``, ``old``, ``new``.
+#: The fields of a ``ChangeEvent`` after its operation: ``old_kind``, ``old``, ``new``.
 Row = tuple[OldKind | None, list[Value] | None, list[Value] | None]
 
 
 def read_update(
-    frame: bytes, position: int, relation: Relation, values: ValueDecoder
+    frame: bytes, position: int, relation: RelationMessage, values: ValueDecoder
 ) -> Row | None:
     """Return the tuples at ``position``, just after the relation's oid; ``None`` if malformed."""
     old_kind: OldKind | None = None
@@ -167,7 +167,7 @@ def read_update(
 
 
 def read_delete(
-    frame: bytes, position: int, relation: Relation, values: ValueDecoder
+    frame: bytes, position: int, relation: RelationMessage, values: ValueDecoder
 ) -> Row | None:
     """Return the old tuple of a Delete, in the form of ``read_update``; ``None`` if malformed."""
     try:
@@ -178,7 +178,7 @@ def read_delete(
 
 
 def _read_old(
-    frame: bytes, position: int, relation: Relation, values: ValueDecoder
+    frame: bytes, position: int, relation: RelationMessage, values: ValueDecoder
 ) -> tuple[OldKind, list[Value], int]:
     letter = frame[position]
     old, end = read_tuple(frame, position + 1, relation, values)
@@ -203,7 +203,16 @@ MOST_COLUMNS: Final = 100
 #: of that frame and the size of the decoded messages. ``head`` is a message from its tag
 #: byte to its tuple's column count, which is that of ``relation``.
 InsertRun: TypeAlias = Callable[
-    [Sequence[bytes], int, bytes, Relation, int | None, ValueDecoder, int, list[Change]],
+    [
+        Sequence[bytes],
+        int,
+        bytes,
+        RelationMessage,
+        int | None,
+        ValueDecoder,
+        int,
+        list[ChangeEvent],
+    ],
     tuple[int, int],
 ]
 
@@ -249,7 +258,7 @@ def insert_run(frames, index, head, relation, subxid, values, seq, changes):
                 break
         seq += 1
         size += len(body)
-        add(new(Change, (seq, lsn, subxid, relation, "I", None, None, row)))
+        add(new(ChangeEvent, (seq, lsn, subxid, relation, "I", None, None, row)))
     else:
         index += 1
     return index, size + (index - start) * len(head)
@@ -270,7 +279,7 @@ def insert_run_of(columns: int) -> InsertRun:
         byte_rows=", ".join(f"str({name}[1:], encoding)" for name in names),
     )
     scope: dict[str, Any] = {
-        "Change": Change,
+        "ChangeEvent": ChangeEvent,
         # Index: the length of a piece. Value: the length byte that such a piece must begin with.
         "LENGTHS": ("", *map(chr, range(128))),
         "PIECES": columns + 1,
@@ -292,11 +301,11 @@ def insert_run_by_column(
     frames: Sequence[bytes],
     index: int,
     head: bytes,
-    relation: Relation,
+    relation: RelationMessage,
     subxid: int | None,
     values: ValueDecoder,
     seq: int,
-    changes: list[Change],
+    changes: list[ChangeEvent],
 ) -> tuple[int, int]:
     """Decode one row as an ``InsertRun``, for tables with no columns or more than 100."""
     frame = frames[index]
@@ -304,5 +313,5 @@ def insert_run_by_column(
     if row is None:
         return index, 0
     _, lsn = frame_head(frame)
-    changes.append(Change(seq + 1, lsn, subxid, relation, "I", None, None, row))
+    changes.append(ChangeEvent(seq + 1, lsn, subxid, relation, "I", None, None, row))
     return index + 1, len(frame) - TAG_AT

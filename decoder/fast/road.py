@@ -7,7 +7,7 @@ if the readable decoder must decode the message.
 from collections.abc import Sequence
 
 from decoder.events import (
-    Change,
+    ChangeEvent,
     ChangeRun,
     Event,
     OpenTransaction,
@@ -24,7 +24,7 @@ from decoder.fast.hot import (
     read_update,
 )
 from decoder.lifecycle import Lifecycle, SessionState
-from decoder.messages import Relation
+from decoder.messages import RelationMessage
 from decoder.scalars import LSN
 from decoder.values import ValueDecoder
 
@@ -64,11 +64,11 @@ class FastRoad:
         self.passed_lsn = 0
         #: True to give out empty transactions too, because rows were filtered out of the frames.
         self.keeps_empty = False
-        self._changes: list[Change] = []
+        self._changes: list[ChangeEvent] = []
         self._run_transaction: OpenTransaction | None = None
         self._run_size_bytes = 0
         #: An Insert message up to its column count, without an xid → its relation and decoder.
-        self._insert_shapes: dict[bytes, tuple[Relation, InsertRun]] = {}
+        self._insert_shapes: dict[bytes, tuple[RelationMessage, InsertRun]] = {}
         self._shape_of: dict[int, bytes] = {}
 
     @property
@@ -188,11 +188,11 @@ class FastRoad:
         lsn = int.from_bytes(frame[1:9], "big")
         op = "U" if tag == UPDATE else "D"
         change = (transaction.seq, lsn, subxid, relation, op, *row)
-        self._changes.append(tuple.__new__(Change, change))
+        self._changes.append(tuple.__new__(ChangeEvent, change))
         self._run_size_bytes += len(frame) - 25
         return 1
 
-    def _learn_insert_shape(self, relation: Relation) -> None:
+    def _learn_insert_shape(self, relation: RelationMessage) -> None:
         """Remember the first bytes of an Insert into ``relation``, in place of the former ones."""
         oid, columns = relation.oid.to_bytes(4, "big"), len(relation.columns)
         self._insert_shapes.pop(self._shape_of.get(relation.oid, b""), None)

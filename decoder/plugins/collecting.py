@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, NoReturn
 
 from decoder.events import (
-    Change,
+    ChangeEvent,
     ChangeRun,
     Event,
     OpenTransaction,
@@ -42,7 +42,7 @@ class PluginCollector:
     def __init__(self, columns_of: ColumnsOf | None, as_sent: AsSent, *, keys_sent: bool) -> None:
         self._relations = PluginRelations(columns_of, as_sent, keys_sent=keys_sent)
         self._events: list[Event] = []
-        self._changes: list[Change] = []
+        self._changes: list[ChangeEvent] = []
         self._run_size_bytes = 0
         #: Bytes of the current row that no run has counted yet.
         self._row_size_bytes = 0
@@ -137,7 +137,7 @@ class PluginCollector:
     # Changes.
 
     def _add(self, lsn: int, *change: object) -> None:
-        """Add a ``Change``, given from ``relation`` on, after the table's shape if that is new."""
+        """Add a ``ChangeEvent``, given from ``relation`` on, after the table's shape if new."""
         transaction = self._open()
         if (relation := self._relations.changed) is not None:
             self._relations.changed = None
@@ -145,7 +145,7 @@ class PluginCollector:
             seen = RelationSeen(relation, LSN(lsn), transaction.xid, transaction, True)
             self._events.append(seen)
         transaction.seq += 1
-        self._changes.append(Change._make((transaction.seq, lsn, None, *change)))
+        self._changes.append(ChangeEvent._make((transaction.seq, lsn, None, *change)))
         self._run_size_bytes += self._row_size_bytes
         self._row_size_bytes = 0
         if len(self._changes) >= MOST_CHANGES:

@@ -6,14 +6,14 @@ column, like an insert) or a *part* (a key, or an update without its unchanged
 TOAST values). While a known shape covers a part, the part makes no shape of its own.
 Otherwise a table's shape would alternate between its inserts and its deletes.
 
-Every ``Relation`` made here has oid 0, no replica identity and no typmods:
+Every ``RelationMessage`` made here has oid 0, no replica identity and no typmods:
 neither plugin sends them.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from decoder.messages import Column, NoValue, OldKind, Relation, Value
+from decoder.messages import Column, NoValue, OldKind, RelationMessage, Value
 from decoder.reader import ProtocolError
 
 #: ``(schema, table)`` → the table's current columns in the source's catalog:
@@ -50,7 +50,7 @@ _MOST_FITS: Final = 1_000
 class Fit(NamedTuple):
     """The assignment of a row's values to the columns of a relation."""
 
-    relation: Relation
+    relation: RelationMessage
     #: The column index of each value; ``None`` when the row is whole and in order.
     positions: tuple[int, ...] | None
 
@@ -75,7 +75,7 @@ class _KnownShape:
         #: True when a whole row or the catalog gave the shape; else columns may be missing.
         self.complete = complete
         self.fits: dict[tuple[Layout, bool], Fit] = {}
-        self.relation = Relation(
+        self.relation = RelationMessage(
             oid=0,
             namespace=table[0],
             name=table[1],
@@ -88,7 +88,7 @@ class _KnownShape:
 
 
 class PluginRelations:
-    """The tables of one session. Equal shapes are always the same ``Relation`` object."""
+    """The tables of one session. Equal shapes are always the same ``RelationMessage`` object."""
 
     def __init__(self, columns_of: ColumnsOf | None, as_sent: AsSent, *, keys_sent: bool) -> None:
         """Take the source of columns; ``keys_sent``: each row carries the primary key."""
@@ -97,9 +97,9 @@ class PluginRelations:
         self._keys_sent = keys_sent
         self._tables: dict[TableName, _KnownShape] = {}
         #: The shape that the last call put in force. The caller sets it back to ``None``.
-        self.changed: Relation | None = None
+        self.changed: RelationMessage | None = None
 
-    def whole(self, table: TableName, layout: Layout, key: tuple[str, ...] = ()) -> Relation:
+    def whole(self, table: TableName, layout: Layout, key: tuple[str, ...] = ()) -> RelationMessage:
         """Return the relation of a whole row. A row that differs replaces the known shape."""
         known = self._tables.get(table)
         if known is None or known.layout != layout or known.key != key:
@@ -123,7 +123,7 @@ class PluginRelations:
             known = self._renew(table, known, layout, key, updated)
         return self._fit(known, layout, updated)
 
-    def named(self, table: TableName) -> Relation:
+    def named(self, table: TableName) -> RelationMessage:
         """Return the relation of a change that names only its table."""
         known = self._tables.get(table)
         if known is not None:
@@ -141,9 +141,9 @@ class PluginRelations:
 
     def _put(
         self, table: TableName, layout: Layout, key: tuple[str, ...], *, complete: bool
-    ) -> Relation:
+    ) -> RelationMessage:
         if len({column.name for column in layout}) != len(layout):
-            raise ProtocolError("Relation", None, "columns of different names")
+            raise ProtocolError("RelationMessage", None, "columns of different names")
         known = self._tables[table] = _KnownShape(table, layout, key, complete)
         self.changed = known.relation
         return known.relation

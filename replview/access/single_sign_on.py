@@ -179,7 +179,7 @@ def _groups(claims: dict[str, Any]) -> set[str]:
     return {str(name) for name in groups} if isinstance(groups, list) else set()
 
 
-class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc]
+class BeginSignOn(OIDCAuthenticationRequestView):  # type: ignore[misc]
     """The view that redirects the browser to the provider."""
 
     get_settings = staticmethod(setting)

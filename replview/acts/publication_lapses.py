@@ -36,7 +36,7 @@ class _WalPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lapse:
+class _TableLapse:
     """A lapse of one table, between two looks (``is_over``) or since the latest one."""
 
     entry: _Entry
@@ -77,7 +77,7 @@ def note_lapses(
 
 def _found(
     former: PublicationLook | None, now: PublicationLook, exists: Callable[[int], bool]
-) -> Iterator[_Lapse]:
+) -> Iterator[_TableLapse]:
     """Yield the lapses that begin with a look, or ended before it."""
     known = None if former is None else _by_oid(former)
     for oid, entry in _by_oid(now).items():
@@ -86,30 +86,32 @@ def _found(
         missing = _missing(entry)
         if born or known is None:
             if missing:
-                yield _Lapse(entry, _Kind.OPERATIONS, missing, is_over=False, ever=True)
+                yield _TableLapse(entry, _Kind.OPERATIONS, missing, is_over=False, ever=True)
             continue
         if missing and missing != _missing(was):
-            yield _Lapse(entry, _Kind.OPERATIONS, missing, is_over=False)
+            yield _TableLapse(entry, _Kind.OPERATIONS, missing, is_over=False)
         if was is not None:
             yield from _between(was, entry)
             yield from _of_partitions(was, entry, exists)
     for oid, entry in (known or {}).items():
         if oid not in _by_oid(now):
             quiet = not exists(oid)
-            yield _Lapse(entry, _Kind.UNPUBLISHED, _OPERATIONS, is_over=False, quiet=quiet)
+            yield _TableLapse(entry, _Kind.UNPUBLISHED, _OPERATIONS, is_over=False, quiet=quiet)
 
 
-def _between(was: _Entry, entry: _Entry) -> Iterator[_Lapse]:
+def _between(was: _Entry, entry: _Entry) -> Iterator[_TableLapse]:
     """Yield possible lapses between two looks that both found the table published."""
     both = [op for op in _OPERATIONS if op in was["operations"] and op in entry["operations"]]
     if was["row_filter"] != entry["row_filter"]:
         filtered = "".join(op for op in both if op != "T")
-        yield _Lapse(entry, _Kind.FILTER, filtered, is_over=True)
+        yield _TableLapse(entry, _Kind.FILTER, filtered, is_over=True)
     elif broken := "".join(op for op in both if not _is_unbroken(was, entry, op)):
-        yield _Lapse(entry, _Kind.ALTERED, broken, is_over=True)
+        yield _TableLapse(entry, _Kind.ALTERED, broken, is_over=True)
 
 
-def _of_partitions(was: _Entry, entry: _Entry, exists: Callable[[int], bool]) -> Iterator[_Lapse]:
+def _of_partitions(
+    was: _Entry, entry: _Entry, exists: Callable[[int], bool]
+) -> Iterator[_TableLapse]:
     """Yield the lapses caused by partitions that were added, removed or dropped.
 
     A dropped partition takes its rows along, like a truncation that no stream reports.
@@ -120,9 +122,9 @@ def _of_partitions(was: _Entry, entry: _Entry, exists: Callable[[int], bool]) ->
     gone = {int(name.partition(":")[0]) for name in former.keys() - parts.keys()}
     came = [name for name in parts.keys() - former.keys() if not parts[name]]
     if came or any(map(exists, gone)):
-        yield _Lapse(entry, _Kind.PARTITIONS, _OPERATIONS, is_over=True)
+        yield _TableLapse(entry, _Kind.PARTITIONS, _OPERATIONS, is_over=True)
     elif gone:
-        yield _Lapse(entry, _Kind.PARTITIONS, "T", is_over=True, quiet=True)
+        yield _TableLapse(entry, _Kind.PARTITIONS, "T", is_over=True, quiet=True)
 
 
 def _is_unbroken(was: _Entry, entry: _Entry, op: str) -> bool:
@@ -177,7 +179,9 @@ def _end(
                 yield lapse
 
 
-def _store(slot: Slot, lapse: _Lapse, before: _WalPosition, here: _WalPosition) -> PublicationLapse:
+def _store(
+    slot: Slot, lapse: _TableLapse, before: _WalPosition, here: _WalPosition
+) -> PublicationLapse:
     begin = _WalPosition(0, 0, None) if lapse.ever else before
     row = _new(slot, lapse.entry, lapse.kind, lapse.operations, begin)
     if lapse.is_over:

@@ -11,7 +11,7 @@ import psycopg
 from replview.catalog import doctor_checks, doctor_plugins
 from replview.catalog.connections import Connection, connect_replication, connected
 from replview.catalog.doctor_checks import Finding, note, ok, problem, warning
-from replview.catalog.holders import OpenTransaction, read_open_transactions
+from replview.catalog.holders import HoldingTransaction, read_open_transactions
 from replview.catalog.naming import literal, some_of
 from replview.catalog.problems import THROUGH_SQL, explain
 from replview.catalog.publications import read_publications
@@ -126,7 +126,7 @@ def _pooler() -> Finding:
     )
 
 
-def check_open_transactions(waiting_for: list[OpenTransaction]) -> Iterator[Finding]:
+def check_open_transactions(waiting_for: list[HoldingTransaction]) -> Iterator[Finding]:
     """Yield a finding about open transactions: slot creation waits for each, in every database."""
     old = [
         item
@@ -173,7 +173,7 @@ def check_same_cluster(source: str | None, store: str | None) -> Iterator[Findin
         )
 
 
-def _end(item: OpenTransaction) -> str:
+def _end(item: HoldingTransaction) -> str:
     if item.gid is not None:
         gid = literal(item.gid)
         return f"COMMIT PREPARED {gid}, or ROLLBACK PREPARED {gid} (in {item.database})"

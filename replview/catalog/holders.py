@@ -132,7 +132,7 @@ HORIZON_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
+class HoldingTransaction:
     """A transaction that holds an xid: in a session (``pid``) or prepared (``gid``)."""
 
     database: str | None
@@ -155,11 +155,11 @@ class OpenTransaction:
         return f"process {self.pid} ({who}{name}, {self.state or 'state unknown'}, {age})"
 
 
-def read_open_transactions(connection: Connection) -> list[OpenTransaction]:
+def read_open_transactions(connection: Connection) -> list[HoldingTransaction]:
     """Return what a slot created now would wait for, oldest first, prepared ones last."""
-    sessions = [OpenTransaction(**row) for row in OPEN_TRANSACTIONS.rows(connection)]
+    sessions = [HoldingTransaction(**row) for row in OPEN_TRANSACTIONS.rows(connection)]
     prepared = PREPARED_TRANSACTIONS.rows(connection)
-    return sessions + [OpenTransaction(**row, state="prepared") for row in prepared]
+    return sessions + [HoldingTransaction(**row, state="prepared") for row in prepared]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from replview.health.states import Reading
+from replview.health.states import SlotReading
 from replview.store.models import AlertRule, Slot, Source, WatchedSlot
 from replview.text.formats import age_words, bytes_words
 
@@ -80,7 +80,7 @@ class WalLimit:
 def limit_of(
     source: Source,
     slot: Slot | None = None,
-    reading: Reading | None = None,
+    reading: SlotReading | None = None,
     *,
     losing: bool = False,
 ) -> WalLimit:
@@ -180,7 +180,7 @@ class Loss:
 _NONE_IN_SIGHT = Loss(seconds=math.inf, soonest=math.inf, latest=math.inf)
 
 
-def time_to_loss(source: Source, reading: Reading, slot: Slot | None = None) -> Loss | None:
+def time_to_loss(source: Source, reading: SlotReading, slot: Slot | None = None) -> Loss | None:
     """Return when the slot is lost, by the limit that is reached first.
 
     Pages, charts, alerts and the API all use this estimate. None means that it is unknown, or that
@@ -206,7 +206,7 @@ def idle_timeout(source: Source) -> int | None:
     return source.idle_slot_timeout_seconds or None
 
 
-def loss_by_idle(source: Source, reading: Reading) -> Loss | None:
+def loss_by_idle(source: Source, reading: SlotReading) -> Loss | None:
     """Return when the slot may be lost because nobody reads it; None: the timeout does not run.
 
     The first checkpoint after the timeout ends the slot. Source: PostgreSQL 18, slot.c,
@@ -219,7 +219,7 @@ def loss_by_idle(source: Source, reading: Reading) -> Loss | None:
     return Loss(seconds=left, soonest=left, latest=left, by=BY_IDLE)
 
 
-def loss_by_wal(source: Source, reading: Reading, slot: Slot | None = None) -> Loss | None:
+def loss_by_wal(source: Source, reading: SlotReading, slot: Slot | None = None) -> Loss | None:
     """Return when the slot is lost for the WAL that it retains; None: unknown, or no limit."""
     retained, limit = reading.retained_wal_bytes, limit_of(source, slot, reading, losing=True)
     left = left_bytes(retained, reading.safe_wal_bytes, limit)
@@ -241,7 +241,7 @@ def loss_by_wal(source: Source, reading: Reading, slot: Slot | None = None) -> L
 
 
 def foreseen_loss(
-    source: Source, reading: Reading, now: datetime, slot: Slot | None = None
+    source: Source, reading: SlotReading, now: datetime, slot: Slot | None = None
 ) -> Loss | None:
     """Return ``time_to_loss`` if the reading is fresh and a loss is in sight, else None."""
     loss = time_to_loss(source, reading, slot) if reading.fresh(now) else None
@@ -249,7 +249,7 @@ def foreseen_loss(
 
 
 def later_loss(
-    source: Source, reading: Reading, first: Loss, slot: Slot | None = None
+    source: Source, reading: SlotReading, first: Loss, slot: Slot | None = None
 ) -> Loss | None:
     """Return the loss by the limit that comes after ``first``; None: none is in sight."""
     found = loss_by_wal(source, reading, slot) if first.by == BY_IDLE else None
@@ -314,13 +314,13 @@ class Observation:
         value = self.facts.get(name)
         return None if value is None else float(value)
 
-    def reading(self, slot: WatchedSlot) -> Reading:
+    def reading(self, slot: WatchedSlot) -> SlotReading:
         """Return the reading of the slot that pages show."""
         # A past sample does not record whether a standby synchronizes the slot.
         facts = {"synced": slot.facts.get("synced"), **self.facts}
         retained, safe = self.number("retained_wal_bytes"), self.number("safe_wal_size")
         pace, *between = self.growth or (None,)
-        return Reading(
+        return SlotReading(
             sampled_at=self.at,
             retained_wal_bytes=None if retained is None else int(retained),
             safe_wal_bytes=None if safe is None else int(safe),

@@ -13,7 +13,7 @@ from replview.health.findings_limits import idle_words, of_conflict, of_xids
 from replview.health.findings_wal import behind, lost, of_holder, of_wal
 from replview.health.holding import BEHIND_BYTES, Cause, Holder
 from replview.health.server_slot import ServerSlot
-from replview.health.states import Health, Level, Prepared, Reading, worst
+from replview.health.states import Health, Level, Prepared, SlotReading, worst
 from replview.store.models import Slot, Source
 from replview.store.receiver_workers import SLOTS_PER_WORKER
 from replview.store.retention.size import STOPPED as STORE_FULL
@@ -41,7 +41,7 @@ _QUIET_BYTES_PER_SECOND = 16
 
 def slot_health(
     slot: Slot,
-    reading: Reading,
+    reading: SlotReading,
     prepared: Prepared | None,
     now: datetime,
     cause: Cause | None = None,
@@ -124,7 +124,7 @@ def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Hea
 
 def _findings(
     slot: Slot,
-    reading: Reading,
+    reading: SlotReading,
     prepared: Prepared | None,
     now: datetime,
     cause: Cause | None,
@@ -183,7 +183,7 @@ def _of_publications(slot: Slot, now: datetime) -> Iterator[Health]:
         )
 
 
-def _gone(slot: Slot, reading: Reading) -> Health | None:
+def _gone(slot: Slot, reading: SlotReading) -> Health | None:
     """Return the finding that the server no longer has the slot, or None.
 
     A temporary slot ends with its connection. A slot that replview dropped at its budget has a
@@ -199,7 +199,7 @@ def _gone(slot: Slot, reading: Reading) -> Health | None:
     )
 
 
-def _stopped(slot: Slot, reading: Reading) -> Health:
+def _stopped(slot: Slot, reading: SlotReading) -> Health:
     """Return the finding that the slot is stopped, with the reason."""
     problem = _clause(slot.problem_cause)
     problem = problem[:1].upper() + problem[1:]
@@ -228,7 +228,7 @@ def _stopped(slot: Slot, reading: Reading) -> Health:
     )
 
 
-def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health]:
+def _of_receiver(slot: Slot, reading: SlotReading, now: datetime) -> Iterator[Health]:
     problem = _clause(slot.problem_cause)
     if slot.desired == Slot.Desired.STOPPED:
         yield _stopped(slot, reading)
@@ -275,7 +275,7 @@ def _streams(slot: Slot) -> bool:
     return slot.state == Slot.State.STREAMING
 
 
-def _streaming(slot: Slot, reading: Reading, now: datetime) -> Health:
+def _streaming(slot: Slot, reading: SlotReading, now: datetime) -> Health:
     if slot.server_lsn is not None and slot.checkpoint_lsn is not None:
         behind_bytes = int(slot.server_lsn) - int(slot.checkpoint_lsn)
         if behind_bytes > BEHIND_BYTES:
@@ -317,7 +317,7 @@ def _step(remedy: str) -> str:
 
 
 def watched_health(
-    slot: ServerSlot, reading: Reading, now: datetime, cause: Cause | None = None
+    slot: ServerSlot, reading: SlotReading, now: datetime, cause: Cause | None = None
 ) -> Health:
     """Return the worst finding about a slot that replview only watches.
 
@@ -336,7 +336,7 @@ def forgotten(slot: ServerSlot, now: datetime) -> bool:
 
 
 def _watched_findings(
-    slot: ServerSlot, reading: Reading, now: datetime, cause: Cause | None
+    slot: ServerSlot, reading: SlotReading, now: datetime, cause: Cause | None
 ) -> Iterator[Health]:
     if slot.gone_at is not None:
         yield Health(
@@ -370,7 +370,7 @@ def _watched_findings(
         yield _unread(slot, reading, now)
 
 
-def _read(slot: ServerSlot, reading: Reading) -> Health:
+def _read(slot: ServerSlot, reading: SlotReading) -> Health:
     """Return how far behind the reader of a slot is that somebody reads."""
     behind_bytes = slot.behind_bytes
     if behind_bytes is None:
@@ -396,7 +396,7 @@ def _read(slot: ServerSlot, reading: Reading) -> Health:
     )
 
 
-def _unread(slot: ServerSlot, reading: Reading, now: datetime) -> Health:
+def _unread(slot: ServerSlot, reading: SlotReading, now: datetime) -> Health:
     """Return since when nobody reads the slot, and whether that needs a look."""
     if slot.synced:
         return Health(

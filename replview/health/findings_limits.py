@@ -6,7 +6,7 @@ They are: time without a reader, XIDs, and conflicts on a standby. The functions
 from collections.abc import Iterator
 
 from replview.health.conditions import BY_IDLE, Loss, idle_timeout, later_loss, loss_by_idle
-from replview.health.states import Health, Level, Reading
+from replview.health.states import Health, Level, SlotReading
 from replview.store.models import Slot, Source
 from replview.text.formats import age_words
 
@@ -26,7 +26,7 @@ def loss_title(name: str, loss: Loss) -> str:
     return f"{name} will be lost in about {age_words(loss.seconds)}."
 
 
-def later_words(source: Source, reading: Reading, first: Loss, slot: Slot | None = None) -> str:
+def later_words(source: Source, reading: SlotReading, first: Loss, slot: Slot | None = None) -> str:
     """Return a sentence about the limit that comes next; empty where none is in sight."""
     later = later_loss(source, reading, first, slot)
     if later is None:
@@ -35,7 +35,7 @@ def later_words(source: Source, reading: Reading, first: Loss, slot: Slot | None
 
 
 def of_idle(
-    name: str, source: Source, reading: Reading, loss: Loss, slot: Slot | None = None
+    name: str, source: Source, reading: SlotReading, loss: Loss, slot: Slot | None = None
 ) -> Health:
     """Return the finding that the server will invalidate the slot because nobody reads it.
 
@@ -54,7 +54,7 @@ def of_idle(
     )
 
 
-def idle_words(source: Source, reading: Reading) -> str:
+def idle_words(source: Source, reading: SlotReading) -> str:
     """Return when ``idle_replication_slot_timeout`` ends the slot; empty where it does not run."""
     loss = loss_by_idle(source, reading)
     if loss is None:
@@ -62,7 +62,7 @@ def idle_words(source: Source, reading: Reading) -> str:
     return f" {BY_IDLE} ends it in about {age_words(loss.seconds)}."
 
 
-def of_xids(name: str, reading: Reading) -> Iterator[Health]:
+def of_xids(name: str, reading: SlotReading) -> Iterator[Health]:
     """Yield a finding if the rows that the slot keeps bring its server near the end of its XIDs."""
     age = reading.xmin_age
     if age is None or age < _XIDS_LOOK or reading.lost:

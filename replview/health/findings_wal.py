@@ -19,7 +19,7 @@ from replview.health.conditions import (
 from replview.health.findings_limits import LOSS_SOON_SECONDS, later_words, loss_title, of_idle
 from replview.health.holding import BEHIND_BYTES, SHARE, Cause
 from replview.health.open_transactions import LONG
-from replview.health.states import Health, Level, Reading, worst
+from replview.health.states import Health, Level, SlotReading, worst
 from replview.store.models import Slot, Source
 from replview.text.formats import age_words, bytes_words
 
@@ -84,7 +84,7 @@ def explain(reason: str) -> InvalidationCause:
     )
 
 
-def lost(name: str, reading: Reading) -> Health | None:
+def lost(name: str, reading: SlotReading) -> Health | None:
     """Return the finding that the slot can never be read again, or None where it can."""
     if not reading.lost:
         return None
@@ -99,7 +99,7 @@ def lost(name: str, reading: Reading) -> Health | None:
 def of_wal(
     name: str,
     source: Source,
-    reading: Reading,
+    reading: SlotReading,
     now: datetime,
     slot: Slot | None = None,
     cause: Cause | None = None,
@@ -126,7 +126,7 @@ def of_wal(
 def _of_sizes(
     name: str,
     source: Source,
-    reading: Reading,
+    reading: SlotReading,
     first: Loss | None,
     retained: int,
     slot: Slot | None,
@@ -158,7 +158,9 @@ def _of_sizes(
             yield replace(near, cause=f"{near.cause}{then}")
 
 
-def of_holder(name: str, reading: Reading, now: datetime, cause: Cause | None) -> Iterator[Health]:
+def of_holder(
+    name: str, reading: SlotReading, now: datetime, cause: Cause | None
+) -> Iterator[Health]:
     """Yield a finding if a long open transaction holds back a slot that is read."""
     if cause is None or cause.holder is None or cause.held_for(now) <= LONG:
         return
@@ -169,7 +171,7 @@ def of_holder(name: str, reading: Reading, now: datetime, cause: Cause | None) -
                      next_step=cause.next_step)  # fmt: skip
 
 
-def held_by_other(source: Source, reading: Reading, slot: Slot | None = None) -> bool:
+def held_by_other(source: Source, reading: SlotReading, slot: Slot | None = None) -> bool:
     """Return whether something other than its reader may hold the WAL that a slot retains.
 
     True when the confirmed part of the retained WAL exceeds what the source writes in a minute, or
@@ -183,7 +185,9 @@ def held_by_other(source: Source, reading: Reading, slot: Slot | None = None) ->
     return retained - unread > min(written, size / 10 if size else written)
 
 
-def _level(limit: WalLimit, retained: int, reading: Reading, loss: float | None) -> Level | None:
+def _level(
+    limit: WalLimit, retained: int, reading: SlotReading, loss: float | None
+) -> Level | None:
     share = retained / limit.size_bytes if limit.size_bytes else 1.0
     if not limit.loses:
         # A budget that only alerts does so at half of it and when it is used up.
@@ -196,7 +200,7 @@ def _level(limit: WalLimit, retained: int, reading: Reading, loss: float | None)
 
 
 def _near_limit(
-    name: str, level: Level, limit: WalLimit, retained: int, reading: Reading, loss: Loss | None
+    name: str, level: Level, limit: WalLimit, retained: int, reading: SlotReading, loss: Loss | None
 ) -> Health:
     size, growing = bytes_words(limit.size_bytes or 0), reading.growth_bytes_per_second or 0
     if reading.wal_status == "unreserved":
@@ -247,7 +251,7 @@ def behind_words(behind: int, growth: float | None) -> str:
     return f"{words}, neither catching up nor falling back"
 
 
-def behind(reading: Reading, behind_bytes: int) -> Health:
+def behind(reading: SlotReading, behind_bytes: int) -> Health:
     """Return the finding about a reader that is behind.
 
     A reader that falls further behind needs a look sooner than one that catches up.

@@ -15,7 +15,7 @@ from replview.health.queries import (
     read_registered,
 )
 from replview.health.server_slot import ServerSlot
-from replview.health.states import Health, Level, Reading, urgency, worst
+from replview.health.states import Health, Level, SlotReading, urgency, worst
 from replview.health.watched import Causes, OtherView, Watched, read_watched, reading_of_ours
 from replview.store.models import Slot, Source
 from replview.text.addresses import slot_page_url
@@ -30,7 +30,7 @@ class SlotView:
     """A slot that replview receives, with its reading and its health."""
 
     slot: Slot
-    reading: Reading
+    reading: SlotReading
     health: Health
     #: Number of streaming and prepared transactions.
     open: int
@@ -239,7 +239,7 @@ def read_fleet(now: datetime | None = None) -> Fleet:
     open_by_incarnation, alerts, full_workers = read_open(now)
     by_source: dict[int, list[SlotView]] = defaultdict(list)
     for slot in slots:
-        reading = reading_of_ours(slot, readings.get(slot.pk, Reading()), watched)
+        reading = reading_of_ours(slot, readings.get(slot.pk, SlotReading()), watched)
         count, prepared = open_by_incarnation.get(slot.incarnation_id, (0, None))
         server = watched.ours.get(slot.pk)
         cause = causes.of(server, reading, slot)

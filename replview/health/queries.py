@@ -8,7 +8,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from replview.health.conditions import GROWTH_WINDOWS, growth_of
-from replview.health.states import Level, Prepared, Reading
+from replview.health.states import Level, Prepared, SlotReading
 from replview.store.django_session import rows
 from replview.store.models import Slot, Source, Transaction
 from replview.store.models.seen import seen_ids
@@ -175,7 +175,7 @@ def read_paces(now: datetime) -> dict[int, SlotRates]:
     return {row[1]: _pace(*row[6:]) for row in rows(_PACES, _bounds(now))}
 
 
-def read_present() -> tuple[dict[int, Reading], dict[int, SlotRates]]:
+def read_present() -> tuple[dict[int, SlotReading], dict[int, SlotRates]]:
     """Read the present state and the rates of all slots, in one query.
 
     Return the reading of every slot that replview receives, by its id, and the rates of every slot
@@ -188,7 +188,7 @@ def read_present() -> tuple[dict[int, Reading], dict[int, SlotRates]]:
     for ours, slot_id, at, retained, safe, status, *rates in rows(_PRESENT, bounds):
         if ours:
             rate, p50, p99 = rates[:3]
-            readings[slot_id] = Reading(
+            readings[slot_id] = SlotReading(
                 sampled_at=at,
                 retained_wal_bytes=retained,
                 safe_wal_bytes=safe,

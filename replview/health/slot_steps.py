@@ -15,7 +15,7 @@ from replview.health.findings_wal import explain
 from replview.health.holding import BEHIND_BYTES, Cause
 from replview.health.open_transactions import LONG
 from replview.health.server_slot import ServerSlot
-from replview.health.states import Reading
+from replview.health.states import SlotReading
 from replview.store.models import Slot
 from replview.store.read.sql_text import string
 
@@ -34,7 +34,7 @@ class RemedyStep:
 
 
 def steps_of(
-    server: ServerSlot, slot: Slot | None, reading: Reading, cause: Cause, now: datetime
+    server: ServerSlot, slot: Slot | None, reading: SlotReading, cause: Cause, now: datetime
 ) -> list[RemedyStep]:
     """Return the steps in the order in which to try them; empty: there is nothing to do.
 
@@ -64,7 +64,7 @@ def steps_of(
     return [step for step in steps if step.words]
 
 
-def _pressed(server: ServerSlot, slot: Slot | None, reading: Reading) -> bool:
+def _pressed(server: ServerSlot, slot: Slot | None, reading: SlotReading) -> bool:
     """Return whether the slot retains over a tenth of its limit, or over 1 GB without a limit."""
     retained = reading.retained_wal_bytes
     size = limit_of(server.source, slot, reading).size_bytes

@@ -44,7 +44,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class SlotReading:
     """A reading is what the samples say of a slot; None is unknown."""
 
     sampled_at: datetime | None = None

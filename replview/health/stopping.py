@@ -16,7 +16,7 @@ from replview.health.conditions import (
 from replview.health.findings_limits import at_conflict_risk
 from replview.health.queries import SlotRates, read_paces
 from replview.health.server_slot import server_slot
-from replview.health.states import Reading
+from replview.health.states import SlotReading
 from replview.health.watched import reading_of
 from replview.store.models import Slot, Source, WatchedSlot
 from replview.text.formats import age_words, bytes_words
@@ -52,11 +52,11 @@ def limits_once_stopped(slot: Slot, now: datetime | None = None) -> tuple[str, .
     return (*told, *_unlimited(slot))
 
 
-def _reading(slot: Slot, now: datetime) -> Reading:
+def _reading(slot: Slot, now: datetime) -> SlotReading:
     """Return what is known of the slot, with growth as fast as its source writes WAL."""
     watched = WatchedSlot.objects.select_related("source").filter(slot=slot, gone_at=None).first()
     if watched is None:
-        return Reading()
+        return SlotReading()
     pace = read_paces(now).get(watched.pk, SlotRates())
     return reading_of(server_slot(watched), SlotRates(growth=pace.wal), now)
 
@@ -70,7 +70,7 @@ def _by_idle(source: Source) -> list[End]:
     return [End(told, float(timeout))]
 
 
-def _by_wal(slot: Slot, reading: Reading) -> list[End]:
+def _by_wal(slot: Slot, reading: SlotReading) -> list[End]:
     """Return the limits on retained WAL, with the time until each is reached."""
     ends = []
     size = slot.source.max_slot_wal_keep_bytes
@@ -86,7 +86,7 @@ def _by_wal(slot: Slot, reading: Reading) -> list[End]:
     return ends
 
 
-def _seconds(reading: Reading, limit: WalLimit) -> float | None:
+def _seconds(reading: SlotReading, limit: WalLimit) -> float | None:
     safe = reading.safe_wal_bytes if limit.by == "server" else None
     left = left_bytes(reading.retained_wal_bytes, safe, limit)
     pace = reading.growth_bytes_per_second

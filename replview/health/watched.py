@@ -16,7 +16,7 @@ from replview.health.holding import Cause, cause_of
 from replview.health.queries import SlotRates
 from replview.health.server_slot import ServerSlot, server_slot
 from replview.health.source_state import SourceState
-from replview.health.states import Health, Level, Reading, urgency
+from replview.health.states import Health, Level, SlotReading, urgency
 from replview.store.models import Slot, Source, SourceLook, WatchedSlot
 from replview.store.models.seen import only_of, seen_sources
 from replview.store.same_server import server_of
@@ -29,7 +29,7 @@ class OtherView:
     #: The id of its samples.
     watched_id: int
     server: ServerSlot
-    reading: Reading
+    reading: SlotReading
     health: Health
 
     @property
@@ -96,7 +96,9 @@ class Causes:
     def _looks(self) -> dict[int, SourceLook]:
         return SourceLook.objects.in_bulk()
 
-    def of(self, server: ServerSlot | None, reading: Reading, slot: Slot | None) -> Cause | None:
+    def of(
+        self, server: ServerSlot | None, reading: SlotReading, slot: Slot | None
+    ) -> Cause | None:
         """Return what holds the slot back; None: its reader, or nothing."""
         if server is None or not held_by_other(server.source, reading, slot):
             return None
@@ -166,14 +168,16 @@ def other_view(row: WatchedSlot, pace: SlotRates, now: datetime, causes: Causes)
     return OtherView(watched_id=row.pk, server=server, reading=reading, health=health)
 
 
-def reading_of(server: ServerSlot, pace: SlotRates, now: datetime) -> Reading:
+def reading_of(server: ServerSlot, pace: SlotRates, now: datetime) -> SlotReading:
     """Return the reading of a slot from what its server reported and from its rates.
 
     Where the report is not recent, only whether the slot is lost or gone is known.
     """
     if not server.fresh(now):
-        return Reading(sampled_at=server.seen_at, invalidated=server.lost, gone_at=server.gone_at)
-    return Reading(
+        return SlotReading(
+            sampled_at=server.seen_at, invalidated=server.lost, gone_at=server.gone_at
+        )
+    return SlotReading(
         sampled_at=server.seen_at,
         retained_wal_bytes=server.retained_wal_bytes,
         unconfirmed_wal_bytes=None if server.lost else server.number("unconfirmed_wal_bytes"),
@@ -190,7 +194,7 @@ def reading_of(server: ServerSlot, pace: SlotRates, now: datetime) -> Reading:
     )
 
 
-def reading_of_ours(slot: Slot, reading: Reading, watched: Watched) -> Reading:
+def reading_of_ours(slot: Slot, reading: SlotReading, watched: Watched) -> SlotReading:
     """Return the reading of a slot of ours: its samples, with what the server reported last."""
     server, pace = watched.ours.get(slot.pk), watched.paces.get(slot.pk, SlotRates())
     invalidated = server.lost if server is not None else ""

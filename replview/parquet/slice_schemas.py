@@ -215,7 +215,7 @@ def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SliceColumn:
     """A column of a slice's files."""
 
     #: The name on the source.
@@ -234,7 +234,7 @@ class Column:
         return _UNFIT_NOTE in self.note
 
 
-def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[Column]:
+def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[SliceColumn]:
     """Return the columns of shapes, newest first, each of a type that holds all its values."""
     seen: dict[str, list[Mapping[str, Any]]] = {}
     for columns in versions:
@@ -250,7 +250,9 @@ def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[Colum
             others = ", ".join(dict.fromkeys(str(shape.get("type")) for shape in shapes))
             note = f"of several types within the slice: {others}"
         found.append(
-            Column(name, _file_name(name, taken), arrow, str(shapes[0].get("type") or ""), note)
+            SliceColumn(
+                name, _file_name(name, taken), arrow, str(shapes[0].get("type") or ""), note
+            )
         )
     return found
 
@@ -266,7 +268,7 @@ def _file_name(name: str, taken: set[str]) -> str:
     return found
 
 
-def table_schema(columns: Sequence[Column], table: str, versions: Sequence[int]) -> pa.Schema:
+def table_schema(columns: Sequence[SliceColumn], table: str, versions: Sequence[int]) -> pa.Schema:
     """Return the schema of a table's file, with the types on the source in its metadata."""
     document = {
         "table": table,

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, get_args
 
 import pyarrow as pa
 
-from replview.parquet.slice_schemas import Column, slice_columns, table_schema
+from replview.parquet.slice_schemas import SliceColumn, slice_columns, table_schema
 from replview.text.parsing import table_text
 
 #: Possible values of ``Narrowing.states``: states with a place in history and some content.
@@ -211,7 +211,7 @@ class SliceTable:
         return f"{self.schema}.{self.table}"
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[SliceColumn]:
         """Return the file's columns: those of the newest shape, then former ones."""
         found = slice_columns([version.columns for version in reversed(self.versions)])
         return [c for c in found if self.only is None or c.source_name in self.only]

@@ -20,9 +20,9 @@ from typing import Any
 
 import orjson
 
-from decoder.events import Change
+from decoder.events import ChangeEvent
 from decoder.messages import LogicalMessage
-from replview.store.write.copy_rows import Claim, TransactionRow
+from replview.store.write.copy_rows import Claim, CopiedTransaction
 
 CLAIM, STAMP = "replview", "replview.stamp"
 #: Prefix → grade of the actor.
@@ -42,7 +42,7 @@ _MAX_OTHERS = 3
 MAX_CLAIMS = 50
 
 
-def note_actor(row: TransactionRow, message: LogicalMessage, seq: int) -> None:
+def note_actor(row: CopiedTransaction, message: LogicalMessage, seq: int) -> None:
     """Add the actor and context of a message to its transaction, if it follows the convention.
 
     ``seq`` is the message's number in the transaction. A stamp never replaces what the application
@@ -70,7 +70,7 @@ def note_actor(row: TransactionRow, message: LogicalMessage, seq: int) -> None:
         _add_claim(row, Claim(seq, actor[:MAX_ACTOR_CHARACTERS], seq > row.notes, claimed))
 
 
-def _add_claim(row: TransactionRow, claim: Claim) -> None:
+def _add_claim(row: CopiedTransaction, claim: Claim) -> None:
     claims = row.claims = row.claims or []
     if [claim.actor] * 2 == [each.actor for each in claims[-2:]]:
         # Keep only the first and the last of a run of claims that name the same actor.
@@ -83,7 +83,7 @@ def _add_claim(row: TransactionRow, claim: Claim) -> None:
     row.actor, row.actor_grade = claim.actor, "claimed"
 
 
-def note_neighbours(row: TransactionRow, changes: Sequence[Change]) -> None:
+def note_neighbours(row: CopiedTransaction, changes: Sequence[ChangeEvent]) -> None:
     """Record the subtransactions of the changes before and after each claim in a stream."""
     if asked := [claim for claim in row.claims or () if None in (claim.before, claim.after)]:
         sent = [(change.seq, change.subxid or 0) for change in changes if change.relation]
@@ -97,7 +97,7 @@ def note_neighbours(row: TransactionRow, changes: Sequence[Change]) -> None:
         row.last_subxid = last.subxid or 0
 
 
-def take_claims_back(row: TransactionRow, subxid: int, last_seq: int) -> None:
+def take_claims_back(row: CopiedTransaction, subxid: int, last_seq: int) -> None:
     """Remove the claims of a subtransaction that rolled back after the change ``last_seq``.
 
     While a subtransaction lasts, all changes are its own or of subtransactions nested in it, whose
@@ -117,7 +117,7 @@ def take_claims_back(row: TransactionRow, subxid: int, last_seq: int) -> None:
             _take_context_back(row, claim)
 
 
-def _take_context_back(row: TransactionRow, gone: Claim) -> None:
+def _take_context_back(row: CopiedTransaction, gone: Claim) -> None:
     context = dict(row.context or {})
     for key in gone.context.keys() & context.keys():
         said = [claim.context[key] for claim in row.claims or () if key in claim.context]
@@ -128,7 +128,7 @@ def _take_context_back(row: TransactionRow, gone: Claim) -> None:
     row.context = context or None
 
 
-def settle_actors(row: TransactionRow) -> None:
+def settle_actors(row: CopiedTransaction) -> None:
     """Set the actors of a transaction's changes, from the stamp and the claims that are left."""
     claims, context = row.claims or [], row.context or {}
     entries: list[dict[str, Any]] = []
@@ -164,7 +164,7 @@ def _document(message: LogicalMessage) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _stamp(row: TransactionRow, document: dict[str, Any]) -> None:
+def _stamp(row: CopiedTransaction, document: dict[str, Any]) -> None:
     actor = document.get("actor")
     if not (isinstance(actor, str) and actor) or not _can_be_kept(document, _MAX_STAMP_BYTES):
         return

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from decoder.events import (
-    Change,
+    ChangeEvent,
     ChangeRun,
     Event,
     OpenTransaction,
@@ -18,7 +18,7 @@ from decoder.reader import ProtocolError
 from decoder.scalars import now_us
 from replview.receiver.storing.encoding import copying_changes, message_document
 from replview.receiver.storing.table_plans import TablePlans
-from replview.store.write.copy_rows import TransactionRow
+from replview.store.write.copy_rows import CopiedTransaction
 from replview.store.write.partitions import TransactionIds
 
 #: Bytes of an XLogData frame before the message.
@@ -29,7 +29,7 @@ _HEADER_BYTES = 25
 _ABOUT_DATA = ("22", "23", "54", "P0", "44")
 #: One row of the table ``change``: a change of a transaction, or (without one) a standalone
 #: message.
-_Row = tuple[OpenTransaction | None, Change | StandaloneMessage]
+_Row = tuple[OpenTransaction | None, ChangeEvent | StandaloneMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +164,12 @@ class Trial:
             return type(error).__name__
         return None
 
-    def _row(self, transaction: OpenTransaction | None) -> TransactionRow:
+    def _row(self, transaction: OpenTransaction | None) -> CopiedTransaction:
         """Return a provisional row for a transaction, in place of the one that receiving stores."""
         identifier = self._ids.next(self._connection)
         if transaction is None:
-            return TransactionRow(identifier, 0, now_us(), None, "message")
-        return TransactionRow(identifier, 0, now_us(), transaction.xid, "receiving")
+            return CopiedTransaction(identifier, 0, now_us(), None, "message")
+        return CopiedTransaction(identifier, 0, now_us(), transaction.xid, "receiving")
 
 
 def _rows_of(event: Event) -> list[_Row]:

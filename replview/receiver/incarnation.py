@@ -63,7 +63,7 @@ def temporary_incarnation(
     slot: incarnations.SlotRow,
     identity: SystemIdentity,
     started: LSN,
-) -> incarnations.Incarnation:
+) -> incarnations.SessionIncarnation:
     """Begin a new incarnation for a temporary slot.
 
     Such a slot exists for one connection only: each connection has its own incarnation, with a gap
@@ -83,7 +83,7 @@ def incarnation_of(
     *,
     in_recovery: bool,
     fork_of: ForkReader = lambda timeline: None,
-) -> incarnations.Incarnation:
+) -> incarnations.SessionIncarnation:
     """Return the slot's current incarnation, or begin a new one. Raises ``Fenced``.
 
     A new one begins where LSNs no longer compare, or where the source skipped history.
@@ -103,7 +103,7 @@ def _begin(
     slot: incarnations.SlotRow,
     identity: SystemIdentity,
     new: NewIncarnation,
-) -> incarnations.Incarnation:
+) -> incarnations.SessionIncarnation:
     """Begin a new incarnation, and log the gap between it and the former one."""
     with store.transaction():
         incarnation = incarnations.begin(
@@ -127,7 +127,7 @@ def _say_what_is_between(
     store: psycopg.Connection[Any],
     slot: incarnations.SlotRow,
     identity: SystemIdentity,
-    incarnation: incarnations.Incarnation,
+    incarnation: incarnations.SessionIncarnation,
     new: NewIncarnation,
 ) -> None:
     """Log the events of a new incarnation: a failover without loss, a fork, a gap."""

@@ -18,7 +18,7 @@ from typing import IO, Any
 import orjson
 from django.conf import settings
 
-from decoder.events import Change, ChangeRun, Event, StandaloneMessage
+from decoder.events import ChangeEvent, ChangeRun, Event, StandaloneMessage
 from decoder.messages import LogicalMessage
 from decoder.reader import ProtocolError
 from replview.receiver.storing.table_plans import Aside
@@ -41,7 +41,7 @@ def too_large(size_bytes: int, sha256: str) -> orjson.Fragment:
     return orjson.Fragment(orjson.dumps({"$too_large": size_bytes, "$sha256": sha256}))
 
 
-class LargeValue(Aside):
+class SpooledValue(Aside):
     """A large value that the store keeps apart from its row; until then it is in a file."""
 
     __slots__ = ("_is_hex", "_spooled")
@@ -127,9 +127,9 @@ class Spooled:
         if self._file is None:
             return too_large(self.size_bytes, self._hash.hexdigest())
         if self._is_binary and type_oid == _BYTEA:
-            return LargeValue(2 + 2 * self.size_bytes, self, is_hex=True)
+            return SpooledValue(2 + 2 * self.size_bytes, self, is_hex=True)
         if self._is_text and (not self._is_binary or type_oid in _TEXTS):
-            return LargeValue(self._characters, self, is_hex=False)
+            return SpooledValue(self._characters, self, is_hex=False)
         return too_large(self.size_bytes, self._hash.hexdigest())
 
 
@@ -214,7 +214,7 @@ def read_large(pieces: Pieces, *, in_stream: bool, encoding: str) -> tuple[bytes
         return bytes(out), []
     if in_stream:
         pieces.take(4, out)
-    reading = _Reading(pieces, out, encoding)
+    reading = _PartialMessage(pieces, out, encoding)
     if tag == b"M":
         reading.message()
     else:
@@ -228,7 +228,7 @@ def read_large(pieces: Pieces, *, in_stream: bool, encoding: str) -> tuple[bytes
     return bytes(out), reading.spooled
 
 
-class _Reading:
+class _PartialMessage:
     """One message that is being read from pieces into the frame for the decoder."""
 
     def __init__(self, pieces: Pieces, out: bytearray, encoding: str) -> None:
@@ -284,7 +284,7 @@ def put_back(events: Sequence[Event], spooled: Sequence[Spooled]) -> list[Event]
     return changed
 
 
-def _with_values(change: Change, words: dict[str, Spooled]) -> Change:
+def _with_values(change: ChangeEvent, words: dict[str, Spooled]) -> ChangeEvent:
     if isinstance(change.new, LogicalMessage):
         return change._replace(new=_message(change.new, words))
     for values in (change.old, change.new):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from decoder.events import (
-    Change,
+    ChangeEvent,
     ChangeRun,
     Event,
     OpenTransaction,
@@ -21,10 +21,10 @@ from decoder.events import (
     TransactionPrepared,
     Truncation,
 )
-from decoder.messages import LogicalMessage, NoValue, Relation, Undecoded, Value
+from decoder.messages import LogicalMessage, NoValue, RelationMessage, Undecoded, Value
 from decoder.scalars import LSN, datetime_from_us
 from replview.receiver.actors import note_actor, note_neighbours, settle_actors, take_claims_back
-from replview.store.write.copy_rows import TransactionRow
+from replview.store.write.copy_rows import CopiedTransaction
 
 #: A longer value is cut, with a note of its length.
 VALUE_CHARACTERS = 500
@@ -34,7 +34,7 @@ LISTED, SHOWN = 100, 50
 _OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
 
 
-def change_record(transaction: OpenTransaction, change: Change) -> dict[str, object]:
+def change_record(transaction: OpenTransaction, change: ChangeEvent) -> dict[str, object]:
     """Return one change of a transaction in the JSON form of a change; what is unknown is null."""
     commit_us = transaction.commit_time_us
     record = _record(change.op)
@@ -97,7 +97,7 @@ def _message(message: LogicalMessage) -> dict[str, object]:
     return fields | {"transactional": message.transactional}
 
 
-def _key(relation: Relation, old: Any, new: Any) -> dict[str, Any] | None:
+def _key(relation: RelationMessage, old: Any, new: Any) -> dict[str, Any] | None:
     """Return the key columns, before the change if they were sent; None where the key is unknown.
 
     Under the replica identity FULL the stream does not say which columns are the key.
@@ -137,7 +137,7 @@ def _lsn(value: int | None) -> str | None:
     return str(LSN(value)) if value else None
 
 
-class _Naming(TransactionRow):
+class _Naming(CopiedTransaction):
     """The actors of one transaction, derived from its messages just as a receiver derives them."""
 
     def __init__(self, xid: int | None = None) -> None:
@@ -188,7 +188,7 @@ class Findings:
         self._unknown = unknown
         self._waiting: list[WaitingTransaction] = []
         #: Changes to show, with their transaction: those of an aborted one are removed again.
-        self._shown: list[tuple[OpenTransaction | None, Change | None, dict[str, Any]]] = []
+        self._shown: list[tuple[OpenTransaction | None, ChangeEvent | None, dict[str, Any]]] = []
 
     def take(self, events: Iterable[Event], max_changes: int) -> bool:
         """Count events; return True once ``max_changes`` changes are counted."""
@@ -273,7 +273,7 @@ class Findings:
         note_neighbours(naming, taken)
         naming.last_seq = taken[-1].seq
 
-    def _count(self, waiting: WaitingTransaction, change: Change) -> None:
+    def _count(self, waiting: WaitingTransaction, change: ChangeEvent) -> None:
         assert change.relation is not None
         name = f"{change.relation.namespace}.{change.relation.name}"
         operation = _OPERATIONS[change.op]

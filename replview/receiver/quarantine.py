@@ -12,7 +12,7 @@ import psycopg
 
 from decoder.lifecycle import Streaming
 from decoder.scalars import LSN
-from decoder.skipping import TransactionFilter, message_lsn, opening_of
+from decoder.skipping import FrameFilter, message_lsn, opening_of
 from replview.catalog.problems import SourceProblem
 from replview.receiver.culprits import Culprit
 from replview.receiver.mask_rules import withholds_raw
@@ -101,7 +101,7 @@ class Before:
         return lsn is not None and self._there.for_message(lsn) is not None
 
 
-def left_out_of(skips: Skips, streaming: Streaming, encoding: str) -> TransactionFilter:
+def left_out_of(skips: Skips, streaming: Streaming, encoding: str) -> FrameFilter:
     """Return a filter that drops the rows of the transactions in ``skips``.
 
     It works on frames, since the rows may not be decodable.
@@ -110,7 +110,7 @@ def left_out_of(skips: Skips, streaming: Streaming, encoding: str) -> Transactio
     def wanted(xid: int, final_lsn: int | None) -> bool:
         return skips.for_transaction(xid, final_lsn) is not None
 
-    return TransactionFilter(wanted, streaming=streaming, encoding=encoding)
+    return FrameFilter(wanted, streaming=streaming, encoding=encoding)
 
 
 def read_skips(store: psycopg.Connection[Any], slot_id: int) -> Skips:

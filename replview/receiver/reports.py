@@ -12,7 +12,7 @@ from decoder.scalars import LSN
 from replview.catalog.problems import SourceProblem
 from replview.receiver.storing.portions import Portion
 from replview.store.write import lease as leases
-from replview.store.write.incarnations import Incarnation, SlotRow, log_event
+from replview.store.write.incarnations import SessionIncarnation, SlotRow, log_event
 from replview.store.write.lease import Lease
 
 #: Seconds between two reports of a receiver's facts, however many batches there are.
@@ -21,7 +21,7 @@ _STATM = Path("/proc/self/statm")
 
 
 def say_streaming(
-    store: psycopg.Connection[Any], lease: Lease, incarnation: Incarnation, *, again: bool
+    store: psycopg.Connection[Any], lease: Lease, incarnation: SessionIncarnation, *, again: bool
 ) -> str:
     """Record that the stream has begun, in the slot's row and its log. Raises ``Fenced``.
 

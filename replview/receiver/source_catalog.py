@@ -9,7 +9,7 @@ import psycopg
 from psycopg import conninfo as libpq
 
 from decoder.binary import UserType
-from decoder.messages import Column, Relation
+from decoder.messages import Column, RelationMessage
 from decoder.scalars import LSN
 from replview.catalog.columns import (
     FIRST_MADE_OID,
@@ -183,13 +183,13 @@ class NamedTables:
             return None
         return [Column(c.name, c.type_oid, c.typmod, c.is_key, c.type_name) for c in found.columns]
 
-    def learn(self, relation: Relation) -> None:
+    def learn(self, relation: RelationMessage) -> None:
         """Query the table of a new shape now, so that the writer need not query the source."""
         if relation.oid == 0:
             name = relation.namespace, relation.name
             self._tables[name] = self._read(*name)
 
-    def oid_of(self, relation: Relation) -> int:
+    def oid_of(self, relation: RelationMessage) -> int:
         """Return the table's oid; for a table that is gone, a negative hash of its name."""
         if relation.oid:
             return relation.oid
@@ -199,7 +199,7 @@ class NamedTables:
         name = f"{relation.namespace}\0{relation.name}".encode()
         return -1 - int.from_bytes(hashlib.sha256(name).digest()[:4], "big")
 
-    def column_of(self, relation: Relation, column: Column) -> Column:
+    def column_of(self, relation: RelationMessage, column: Column) -> Column:
         """Return the column with its type's oid, if the catalog has one of that name and type."""
         found = self._tables.get((relation.namespace, relation.name))
         if column.type_name is None or found is None:
@@ -212,7 +212,7 @@ class NamedTables:
                 )
         return column
 
-    def primary_key(self, relation: Relation) -> Sequence[str]:
+    def primary_key(self, relation: RelationMessage) -> Sequence[str]:
         """Return the table's current primary key, in the order of the table's columns."""
         found = self._tables.get((relation.namespace, relation.name))
         return [] if found is None else [column.name for column in found.columns if column.is_key]

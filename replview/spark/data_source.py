@@ -98,7 +98,7 @@ class ReplviewDataSource(DataSource):
             return FilesReader(self._options.dsn, self._options.files, schema)
         part, pushdown = self._look(), self._options.pushdown
         pushes = pushdown == "true" or (pushdown == "auto" and _PUSHING_WORKER in sys.modules)
-        kind = PushingReader if pushes else Reader
+        kind = PushingReader if pushes else SliceReader
         return kind(self._options, part, self._table, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -107,7 +107,7 @@ class ReplviewDataSource(DataSource):
         return StreamReader(self._options, self._table, schema)
 
 
-class Reader(DataSourceReader):
+class SliceReader(DataSourceReader):
     """A reader of a slice, partition by partition."""
 
     def __init__(
@@ -128,7 +128,7 @@ class Reader(DataSourceReader):
         yield from read_partition(partition, self._options, self._schema)
 
 
-class PushingReader(Reader):
+class PushingReader(SliceReader):
     """A reader that narrows its slice by Spark's filters; Spark applies them again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:

@@ -9,7 +9,7 @@ from django.urls import reverse
 from replview.text.parsing import table_text
 
 
-class Slot(Protocol):
+class AddressedSlot(Protocol):
     """The slot that an address names; its ``str()`` is ``source/name``."""
 
     #: The slot's name on its server.
@@ -18,38 +18,38 @@ class Slot(Protocol):
     source: Any
 
 
-def stream_url(slot: Slot) -> str:
+def stream_url(slot: AddressedSlot) -> str:
     """Return the live page of one slot: ``/live/?slot=shop/replview``."""
     return f"{reverse('live')}?{urlencode({'slot': str(slot)}, safe='/')}"
 
 
-def slot_page_url(slot: Slot) -> str:
+def slot_page_url(slot: AddressedSlot) -> str:
     """Return the slot's own page: ``/slots/shop/replview/``."""
     return reverse("slot", args=[slot.source.name, slot.name])
 
 
-def in_flight_url(slot: Slot) -> str:
+def in_flight_url(slot: AddressedSlot) -> str:
     """Return the page of a slot's open transactions: ``/in-flight/?slot=shop/replview``."""
     return f"{reverse('in-flight')}?{urlencode({'slot': str(slot)}, safe='/')}"
 
 
-def of_slot(page: str, slot: Slot) -> str:
+def of_slot(page: str, slot: AddressedSlot) -> str:
     """Return a page of the record for this slot: ``/actors/?slot=shop/replview``."""
     return _scoped(page, slot, {})
 
 
-def transactions_url(slot: Slot | str, **filters: str) -> str:
+def transactions_url(slot: AddressedSlot | str, **filters: str) -> str:
     """Return a slot's transactions: ``/transactions/?slot=shop/replview&actor=alice``."""
     return _scoped("transactions", slot, filters)
 
 
-def find_url(slot: Slot | str, **filters: str) -> str:
+def find_url(slot: AddressedSlot | str, **filters: str) -> str:
     """Return a search by value: ``/find/?slot=shop/replview&table=public.orders``."""
     return _scoped("find", slot, filters)
 
 
 def row_url(
-    slot: Slot | str, schema: str, table: str, key: Mapping[str, str | None], **more: str
+    slot: AddressedSlot | str, schema: str, table: str, key: Mapping[str, str | None], **more: str
 ) -> str:
     """Return a row's history: ``/rows/?slot=shop/replview&table=public.orders&key.id=42``."""
     parts = {f"key.{name}": "" if value is None else value for name, value in key.items()}
@@ -62,10 +62,10 @@ def relation_url(relation_id: int, **more: str) -> str:
     return f"{reverse('relation', args=[relation_id])}{'?' if query else ''}{query}"
 
 
-def actor_url(slot: Slot | str, actor: str) -> str:
+def actor_url(slot: AddressedSlot | str, actor: str) -> str:
     """Return an actor's changes: ``/actor/?slot=shop/replview&actor=alice``; empty: unknown."""
     return _scoped("actor", slot, {"actor": actor})
 
 
-def _scoped(name: str, slot: Slot | str, more: Mapping[str, str]) -> str:
+def _scoped(name: str, slot: AddressedSlot | str, more: Mapping[str, str]) -> str:
     return f"{reverse(name)}?{urlencode({'slot': str(slot), **more}, safe='/')}"

@@ -21,7 +21,7 @@ _ENOUGH_ROWS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class VersionColumn:
     """A column of a version."""
 
     name: str
@@ -46,7 +46,7 @@ class Shape:
     schema: str
     table: str
     replica_identity: str
-    columns: tuple[Column, ...]
+    columns: tuple[VersionColumn, ...]
     key_columns: tuple[str, ...] = ()
     #: ``RelationVersion.made``.
     made: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -60,7 +60,9 @@ def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> Shape
         oid = int(column.get("type_oid") or 0)
         name = column.get("type") or known.get(oid) or ""
         type_id = (oid, int(column.get("typmod") or -1)) if oid else (0, hash(name))
-        columns.append(Column(column["name"], short_type(name), type_id, column["name"] in key))
+        columns.append(
+            VersionColumn(column["name"], short_type(name), type_id, column["name"] in key)
+        )
     names = version.schema, version.table, version.replica_identity
     return Shape(version.number, *names, tuple(columns), key, version.made or {})
 
@@ -94,7 +96,10 @@ def stable_names(before: Sequence[str], after: Sequence[str]) -> set[str]:
 
 
 def renames(
-    before: Sequence[Column], after: Sequence[Column], stable: set[str], both: set[str]
+    before: Sequence[VersionColumn],
+    after: Sequence[VersionColumn],
+    stable: set[str],
+    both: set[str],
 ) -> tuple[dict[tuple[str, str], str], dict[str, str]]:
     """Return likely renames with their evidence, and for other columns why they are none."""
     pairs: dict[tuple[str, str], str] = {}
@@ -118,11 +123,11 @@ def renames(
 
 
 def _between(
-    columns: Sequence[Column], stable: set[str], both: set[str]
-) -> list[tuple[str, str, list[Column]]]:
+    columns: Sequence[VersionColumn], stable: set[str], both: set[str]
+) -> list[tuple[str, str, list[VersionColumn]]]:
     """Return the columns of one side only, grouped by their stable neighbours."""
-    found: list[tuple[str, str, list[Column]]] = []
-    left, inside = "", list[Column]()
+    found: list[tuple[str, str, list[VersionColumn]]] = []
+    left, inside = "", list[VersionColumn]()
     for column in columns:
         if column.name in stable:
             found.append((left, column.name, inside))
@@ -157,8 +162,8 @@ class ColumnChange:
 
     #: ``same``, ``added``, ``dropped``, ``renamed`` or ``changed``.
     kind: str
-    before: Column | None
-    after: Column | None
+    before: VersionColumn | None
+    after: VersionColumn | None
     #: The differences: ``type changed``, ``moved`` and others.
     words: tuple[str, ...] = ()
     #: The reason for the kind, or for the doubt.
@@ -265,7 +270,7 @@ def summary(before: Shape | None, after: Shape, diff: Diff | None = None) -> str
     return ", ".join(shown) or "the same again"
 
 
-def _both(old: Column, new: Column, stable: bool, anew: bool | None) -> ColumnChange:
+def _both(old: VersionColumn, new: VersionColumn, stable: bool, anew: bool | None) -> ColumnChange:
     """Compare a column of both versions; ``anew``: the catalog shows a rewrite (None: none)."""
     words, reasons = [], []
     if old.type_id != new.type_id:
@@ -286,13 +291,13 @@ def _both(old: Column, new: Column, stable: bool, anew: bool | None) -> ColumnCh
     return ColumnChange("changed" if words else "same", old, new, tuple(words), "; ".join(reasons))
 
 
-def _key_words(old: Column, new: Column) -> list[str]:
+def _key_words(old: VersionColumn, new: VersionColumn) -> list[str]:
     if old.key == new.key:
         return []
     return ["key"] if new.key else ["key no more"]
 
 
-def _place_of(rows: Sequence[ColumnChange], columns: Sequence[Column], place: int) -> int:
+def _place_of(rows: Sequence[ColumnChange], columns: Sequence[VersionColumn], place: int) -> int:
     """Return the place for a dropped column, after the column that it followed."""
     above = {column.name for column in columns[:place]}
     found = [n for n, row in enumerate(rows) if row.before and row.before.name in above]

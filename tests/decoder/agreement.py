@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from decoder.events import (
-    Change,
+    ChangeEvent,
     ChangeRun,
     Event,
     OpenTransaction,
@@ -50,7 +50,7 @@ _NOT_A_NUMBER = {"NaN", "Infinity", "-Infinity"}
 class Summary:
     """What a session sent, in a form that both plugins' words can be put in."""
 
-    committed: dict[int, list[Change]] = field(default_factory=dict)
+    committed: dict[int, list[ChangeEvent]] = field(default_factory=dict)
     end_lsns: dict[int, int] = field(default_factory=dict)
     times: dict[int, int | None] = field(default_factory=dict)
     commit_lsns: dict[int, int | None] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Summary:
 def summary_of(events: Sequence[Event]) -> Summary:
     """The committed transactions that changed something, and how they ended."""
     result = Summary()
-    changes: dict[OpenTransaction, list[Change]] = {}
+    changes: dict[OpenTransaction, list[ChangeEvent]] = {}
     waiting: dict[tuple[int, str], OpenTransaction] = {}
     for event in events:
         match event:
@@ -93,7 +93,7 @@ def summary_of(events: Sequence[Event]) -> Summary:
 def _commit(
     result: Summary,
     transaction: OpenTransaction,
-    changes: list[Change],
+    changes: list[ChangeEvent],
     event: TransactionCommitted | PreparedCommitted,
 ) -> None:
     if changes:
@@ -128,7 +128,7 @@ def disagreements(
     return {reason for reason, count in reasons.items() if count}
 
 
-def _changes(xid: int, expected: list[Change], actual: list[Change]) -> list[str]:
+def _changes(xid: int, expected: list[ChangeEvent], actual: list[ChangeEvent]) -> list[str]:
     reasons: list[str] = []
     position = 0
     for change in expected:
@@ -146,7 +146,7 @@ def _changes(xid: int, expected: list[Change], actual: list[Change]) -> list[str
     return reasons
 
 
-def _explained(expected: Change, actual: Change) -> list[str] | None:
+def _explained(expected: ChangeEvent, actual: ChangeEvent) -> list[str] | None:
     """Why two changes differ: nothing if they do not, ``None`` if they are not the same."""
     # 0: format 1 in one row does not tell it. Several changes may share one.
     if actual.lsn not in (expected.lsn, 0):
@@ -170,7 +170,7 @@ def _explained(expected: Change, actual: Change) -> list[str] | None:
     return None if old is None else new + old
 
 
-def _filtered(expected: Change, actual: Change) -> list[str] | None:
+def _filtered(expected: ChangeEvent, actual: ChangeEvent) -> list[str] | None:
     """Whether an update came as what a row filter makes of it."""
     if actual.op != "U":
         return None
@@ -195,7 +195,7 @@ def explained_message(expected: LogicalMessage, actual: LogicalMessage) -> list[
     return ["other encoding"] if same else None
 
 
-def _named(change: Change, which: str) -> list[tuple[str, Any]]:
+def _named(change: ChangeEvent, which: str) -> list[tuple[str, Any]]:
     values = getattr(change, which)
     if values is None:
         return []
@@ -226,7 +226,7 @@ def _row(expected: dict[str, Any], actual: dict[str, Any]) -> list[str] | None:
     return reasons
 
 
-def _old(expected: Change, actual: Change) -> list[str] | None:
+def _old(expected: ChangeEvent, actual: ChangeEvent) -> list[str] | None:
     assert actual.subxid is None
     wanted, found = dict(_named(expected, "old")), dict(_named(actual, "old"))
     if expected.old_kind == actual.old_kind:

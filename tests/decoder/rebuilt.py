@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from decoder.events import (
-    Change,
+    ChangeEvent,
     ChangeRun,
     Event,
     OpenTransaction,
@@ -27,8 +27,8 @@ class Rebuilt:
     """Transactions by xid, in commit order; those without changes left out."""
 
     committed: dict[int, list[Any]] = field(default_factory=dict)
-    _open: dict[OpenTransaction, list[Change]] = field(default_factory=dict)
-    _prepared: dict[tuple[str, int], list[Change]] = field(default_factory=dict)
+    _open: dict[OpenTransaction, list[ChangeEvent]] = field(default_factory=dict)
+    _prepared: dict[tuple[str, int], list[ChangeEvent]] = field(default_factory=dict)
 
     def take(self, event: Event, *, messages: bool) -> None:
         match event:
@@ -50,7 +50,7 @@ class Rebuilt:
                 changes = self._open.pop(event.transaction, [])
                 self._commit(event.transaction.xid, changes, messages)
 
-    def _commit(self, xid: int, changes: list[Change], messages: bool) -> None:
+    def _commit(self, xid: int, changes: list[ChangeEvent], messages: bool) -> None:
         shown = [essence(change) for change in changes if messages or change.op != "M"]
         if shown:
             assert xid not in self.committed
@@ -65,7 +65,7 @@ def rebuild(events: Sequence[Event], *, messages: bool = True) -> dict[int, list
     return rebuilt.committed
 
 
-def essence(change: Change) -> tuple[Any, ...]:
+def essence(change: ChangeEvent) -> tuple[Any, ...]:
     """What a change says, without what differs between two sessions' streams."""
     if isinstance(change.new, LogicalMessage):
         return ("M", change.new.prefix, change.new.content)

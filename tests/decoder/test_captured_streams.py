@@ -9,7 +9,7 @@ import pytest
 from decoder.assembler import Assembler
 from decoder.decode import decode_message
 from decoder.events import ChangeRun
-from decoder.messages import Relation, Undecoded
+from decoder.messages import RelationMessage, Undecoded
 from decoder.reader import ProtocolError
 from decoder.replication import PrimaryKeepalive, StandbyStatusUpdate, XLogData, decode_frame
 from tests.decoder.captures import Capture, capture, lines, names, user_types
@@ -211,7 +211,7 @@ def test_every_captured_relation_is_found_again_in_its_changes() -> None:
     for name in names():
         for event in capture(name).events():
             for change in event.changes if isinstance(event, ChangeRun) else ():
-                if isinstance(change.relation, Relation):
+                if isinstance(change.relation, RelationMessage):
                     for values in (change.old, change.new):
                         if isinstance(values, list):
                             assert len(values) == len(change.relation.columns)

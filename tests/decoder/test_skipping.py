@@ -6,7 +6,7 @@ import struct
 
 from decoder.assembler import Assembler
 from decoder.events import ChangeRun, TransactionCommitted, TransactionOpened
-from decoder.skipping import TransactionFilter
+from decoder.skipping import FrameFilter
 from tests.decoder.captures import capture
 from tests.support import wire
 
@@ -14,9 +14,7 @@ OTHER = wire.XID + 1
 
 
 def kept(frames: list[bytes], *xids: int) -> list[bytes]:
-    wanted = TransactionFilter(
-        lambda xid, final_lsn: xid in xids, streaming="off", encoding="utf-8"
-    )
+    wanted = FrameFilter(lambda xid, final_lsn: xid in xids, streaming="off", encoding="utf-8")
     return wanted.keep(frames)
 
 
@@ -72,7 +70,7 @@ def test_blocks_of_other_streams_stay() -> None:
 
 
 def test_an_xid_used_again_is_told_apart_by_where_it_commits() -> None:
-    wanted = TransactionFilter(
+    wanted = FrameFilter(
         lambda xid, final_lsn: (xid, final_lsn) == (wire.XID, 0x100),
         streaming="off",
         encoding="utf-8",

@@ -19,7 +19,7 @@ from decoder.events import (
     TransactionPrepared,
     Truncation,
 )
-from decoder.messages import NOT_SENT, UNCHANGED, Column, Relation
+from decoder.messages import NOT_SENT, UNCHANGED, Column, RelationMessage
 from decoder.plugins.test_decoding import TestDecodingAssembler
 from decoder.reader import ProtocolError
 from decoder.scalars import LSN
@@ -149,7 +149,7 @@ def test_a_shape_is_one_object_while_it_lasts(subtests: pytest.Subtests) -> None
     for scenario in scenarios():
         with subtests.test(scenario):
             events = TestDecodingAssembler().feed(whole_rows(scenario))
-            in_force: dict[tuple[str, str], Relation] = {}
+            in_force: dict[tuple[str, str], RelationMessage] = {}
             for event in events:
                 if isinstance(event, RelationSeen):
                     table = event.relation.namespace, event.relation.name

@@ -10,7 +10,7 @@ import pytest
 
 from decoder.assembler import Assembler
 from decoder.events import (
-    Change,
+    ChangeEvent,
     ChangeRun,
     OpenTransaction,
     PreparedCommitted,
@@ -26,7 +26,7 @@ from decoder.events import (
     TypeSeen,
     UnknownAborted,
 )
-from decoder.messages import NOT_SENT, UNCHANGED, Relation, Undecoded
+from decoder.messages import NOT_SENT, UNCHANGED, RelationMessage, Undecoded
 from decoder.reader import ProtocolError
 from decoder.scalars import INFINITY_US, LSN, MINUS_INFINITY_US, datetime_from_us
 from tests.decoder.captures import capture
@@ -40,14 +40,14 @@ def events(name: str, kind: type[E]) -> list[E]:
     return [event for event in capture(name).events() if isinstance(event, kind)]
 
 
-def changes(name: str, table: str | None = None) -> Iterator[Change]:
+def changes(name: str, table: str | None = None) -> Iterator[ChangeEvent]:
     for run in events(name, ChangeRun):
         for change in run.changes:
             if table is None or (change.relation is not None and change.relation.name == table):
                 yield change
 
 
-def named(change: Change, which: str = "new") -> dict[str, object]:
+def named(change: ChangeEvent, which: str = "new") -> dict[str, object]:
     values = getattr(change, which)
     assert change.relation is not None
     return dict(zip(change.relation.names, values, strict=True))
@@ -186,7 +186,7 @@ def test_a_relation_sent_again_is_not_a_new_shape(server: str) -> None:
     seen = events(f"{server}/10_stream.v2s", RelationSeen)
 
     assert [event for event in seen if not event.changed]
-    in_force: dict[int, Relation] = {}
+    in_force: dict[int, RelationMessage] = {}
     for event in seen:
         assert event.changed == (in_force.get(event.relation.oid) != event.relation)
         in_force[event.relation.oid] = event.relation

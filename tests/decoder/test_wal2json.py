@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.events import (
-    Change,
+    ChangeEvent,
     ChangeRun,
     Event,
     RelationSeen,
@@ -143,7 +143,7 @@ def events_of(
 
 def changes_of(
     *texts: str, version: Literal[1, 2] = 2, columns_of: ColumnsOf | None = None
-) -> list[Change]:
+) -> list[ChangeEvent]:
     return changes_in(events_of(*texts, version=version, columns_of=columns_of))
 
 

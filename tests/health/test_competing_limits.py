@@ -22,7 +22,7 @@ from replview.health.queries import SlotRates
 from replview.health.server_slot import server_slot
 from replview.health.slot_steps import steps_of
 from replview.health.source_state import SourceState
-from replview.health.states import Health, Level, Reading
+from replview.health.states import Health, Level, SlotReading
 from replview.health.watched import reading_of
 from replview.store.models import Slot, Source, WatchedSlot
 
@@ -36,13 +36,13 @@ def make_source(**values: Any) -> Source:
     return Source(**(known | values))
 
 
-def idle_for(seconds: float, **values: Any) -> Reading:
+def idle_for(seconds: float, **values: Any) -> SlotReading:
     """A slot that nobody reads, and whose WAL reaches 10 GB in 3,000 s."""
     known: dict[str, Any] = {
         "sampled_at": NOW, "retained_wal_bytes": 7 * GB, "growth_bytes_per_second": 1.024 * MB,
         "wal_status": "extended", "idle_since": NOW - timedelta(seconds=seconds),
     }  # fmt: skip
-    return Reading(**(known | values))
+    return SlotReading(**(known | values))
 
 
 def watched(seconds: float, source: Source, **facts: Any) -> WatchedSlot:

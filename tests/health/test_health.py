@@ -7,12 +7,12 @@ import pytest
 
 from decoder.scalars import LSN
 from replview.health.findings import slot_health, source_health
-from replview.health.states import Level, Prepared, Reading
+from replview.health.states import Level, Prepared, SlotReading
 from replview.store.models import Slot, Source
 
 NOW = datetime(2026, 11, 20, 7, 57, 12, tzinfo=UTC)
 GB = 1 << 30
-CALM = Reading(sampled_at=NOW, retained_wal_bytes=16 << 20, wal_status="reserved")
+CALM = SlotReading(sampled_at=NOW, retained_wal_bytes=16 << 20, wal_status="reserved")
 
 
 def make_slot(**values) -> Slot:
@@ -22,7 +22,7 @@ def make_slot(**values) -> Slot:
     return Slot(source=source, **(known | values))
 
 
-def level(slot: Slot, reading: Reading = CALM, prepared: Prepared | None = None) -> Level:
+def level(slot: Slot, reading: SlotReading = CALM, prepared: Prepared | None = None) -> Level:
     return slot_health(slot, reading, prepared, NOW).level
 
 
@@ -97,7 +97,7 @@ def test_a_source_that_does_not_answer_is_unknown_with_the_reason() -> None:
     health = slot_health(
         make_slot(state="reconnecting", problem_code="unreachable",
                   state_since=NOW - timedelta(seconds=41), retry_at=NOW + timedelta(seconds=12),
-                  problem_cause="no server answers at shop.example"), Reading(), None, NOW,
+                  problem_cause="no server answers at shop.example"), SlotReading(), None, NOW,
     )  # fmt: skip
 
     assert health.level == Level.UNKNOWN

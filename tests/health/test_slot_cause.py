@@ -16,7 +16,7 @@ from replview.health.holding import Cause, cause_of
 from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import steps_of
 from replview.health.source_state import SourceState
-from replview.health.states import Reading
+from replview.health.states import SlotReading
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source, SourceLook
 from replview.store.retention.tidy import make_partitions
@@ -151,7 +151,7 @@ def ours(**values: Any) -> Slot:
 def test_a_slot_near_our_budget_is_not_told_to_raise_the_servers_limit() -> None:
     slot = ours(wal_budget_bytes=1 << 30)
     server = facts(active=False, retained_wal_bytes=900 * MB, unconfirmed_wal_bytes=900 * MB)
-    reading = Reading(sampled_at=NOW, retained_wal_bytes=900 * MB, wal_status="extended")
+    reading = SlotReading(sampled_at=NOW, retained_wal_bytes=900 * MB, wal_status="extended")
     cause = cause_of(server, look(running=[], prepared=[]), NOW, slot)
     steps = " ".join(step.run for step in steps_of(server, slot, reading, cause, NOW))
 
@@ -164,8 +164,8 @@ def test_a_slot_near_our_budget_is_not_told_to_raise_the_servers_limit() -> None
 
 def test_unreserved_is_past_the_servers_limit_whatever_budget_the_slot_has() -> None:
     slot = ours(wal_budget_bytes=1 << 30)
-    reading = Reading(sampled_at=NOW, retained_wal_bytes=200 * MB, safe_wal_bytes=-50 * MB,
-                      wal_status="unreserved", growth_bytes_per_second=1e6)  # fmt: skip
+    reading = SlotReading(sampled_at=NOW, retained_wal_bytes=200 * MB, safe_wal_bytes=-50 * MB,
+                          wal_status="unreserved", growth_bytes_per_second=1e6)  # fmt: skip
     health = slot_health(slot, reading, None, NOW)
 
     assert limit_of(slot.source, slot, reading).by == "server"
@@ -176,7 +176,7 @@ def test_unreserved_is_past_the_servers_limit_whatever_budget_the_slot_has() -> 
 
 def test_steps_and_health_give_the_same_statement() -> None:
     server = facts(retained_wal_bytes=40 << 30, catalog_xmin_age=100)
-    reading = Reading(sampled_at=NOW, retained_wal_bytes=40 << 30, unconfirmed_wal_bytes=0)
+    reading = SlotReading(sampled_at=NOW, retained_wal_bytes=40 << 30, unconfirmed_wal_bytes=0)
     cause, slot = held(server), ours()
 
     [step, *_] = steps_of(server, slot, reading, cause, NOW)

@@ -15,7 +15,7 @@ from replview.health.queries import SlotRates
 from replview.health.server_slot import ServerSlot, server_slot
 from replview.health.slot_steps import steps_of
 from replview.health.source_state import SourceState
-from replview.health.states import Health, Level, Reading
+from replview.health.states import Health, Level, SlotReading
 from replview.health.watched import reading_of
 from replview.store.models import Slot, Source, WatchedSlot
 from tests.support.watched_scene import COLUMNS_15, COLUMNS_18, LOST_15, LOST_16, LOST_18, unread
@@ -206,7 +206,7 @@ def ours(**values: Any) -> Slot:
     return Slot(source=source, **(known | values))
 
 
-CALM = Reading(sampled_at=NOW, retained_wal_bytes=16 * MB, wal_status="reserved")
+CALM = SlotReading(sampled_at=NOW, retained_wal_bytes=16 * MB, wal_status="reserved")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ CALM = Reading(sampled_at=NOW, retained_wal_bytes=16 * MB, wal_status="reserved"
     ],
 )
 def test_what_the_server_says_goes_before_a_receiver_that_knows_nothing_yet(
-    reading: Reading, title: str
+    reading: SlotReading, title: str
 ) -> None:
     health = slot_health(ours(), reading, None, NOW)
 

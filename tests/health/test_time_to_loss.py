@@ -27,7 +27,7 @@ from replview.health.findings import watched_health
 from replview.health.fleet import read_fleet
 from replview.health.queries import read_paces, read_present
 from replview.health.server_slot import server_slot
-from replview.health.states import Reading
+from replview.health.states import SlotReading
 from replview.health.watched import reading_of
 from replview.store.models import Slot, SlotSample, Source, SourceLook, WatchedSlot
 from replview.store.write.partitions import ensure_partitions
@@ -60,8 +60,8 @@ def errors_of(samples: list[list[int]]) -> tuple[list[float], list[bool]]:
         # A limit that the server really reached ten minutes later.
         pace, slowest, fastest = growth_of(rates_at(samples, number)) or (0.0, 0.0, 0.0)
         source = Source(name="shop", max_slot_wal_keep_bytes=after[1])
-        reading = Reading(retained_wal_bytes=position, growth_bytes_per_second=pace,
-                          growth_between=(slowest, fastest))  # fmt: skip
+        reading = SlotReading(retained_wal_bytes=position, growth_bytes_per_second=pace,
+                              growth_between=(slowest, fastest))  # fmt: skip
         loss = time_to_loss(source, reading)
         assert loss is not None
         errors.append(abs(loss.seconds - (after[0] - at)) / (after[0] - at))
@@ -83,9 +83,9 @@ def test_over_all_recorded_workloads_they_are_too() -> None:
     assert median(errors) < 0.2
 
 
-def growing(pace: float, **values: float) -> Reading:
+def growing(pace: float, **values: float) -> SlotReading:
     told = {"retained_wal_bytes": 6 * GB, "growth_bytes_per_second": pace} | values
-    return Reading(sampled_at=NOW, **told)  # type: ignore[arg-type]
+    return SlotReading(sampled_at=NOW, **told)  # type: ignore[arg-type]
 
 
 SHOP = Source(name="shop", server_version=180004, max_slot_wal_keep_bytes=10 * GB)

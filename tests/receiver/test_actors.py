@@ -9,14 +9,14 @@ from django.core.management import call_command
 from decoder.messages import LogicalMessage
 from decoder.scalars import LSN
 from replview.receiver.actors import MAX_CLAIMS, MAX_CONTEXT_BYTES, note_actor, settle_actors
-from replview.store.write.copy_rows import TransactionRow
+from replview.store.write.copy_rows import CopiedTransaction
 
 STAMP = {"actor": "app", "application_name": "till", "client_address": "10.0.0.7"}
 
 
-def told(*messages: tuple[str, Any]) -> TransactionRow:
+def told(*messages: tuple[str, Any]) -> CopiedTransaction:
     """A transaction with these messages: prefix and content."""
-    row = TransactionRow(1, 1, 0, 700, "receiving")
+    row = CopiedTransaction(1, 1, 0, 700, "receiving")
     for seq, (prefix, content) in enumerate(messages, start=1):
         text = content if isinstance(content, bytes) else json.dumps(content).encode()
         message = LogicalMessage(transactional=True, lsn=LSN(1), prefix=prefix, content=text)

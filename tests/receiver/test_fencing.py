@@ -8,7 +8,7 @@ import pytest
 from replview.receiver.run import receive
 from replview.store.connecting import connect_store
 from replview.store.write import lease as leases
-from replview.store.write.incarnations import Incarnation, read_slot, resume
+from replview.store.write.incarnations import SessionIncarnation, read_slot, resume
 from replview.store.write.lease import Fenced
 from tests.receiver.conftest import BOTH_INTERFACES
 from tests.support.source_databases import SourceDatabase
@@ -106,7 +106,7 @@ def test_a_session_resumes_behind_a_write_that_was_still_in_flight(
     source.run("INSERT INTO t VALUES (1)")
     recording.caught_up()
     recording.end()
-    resumed: list[Incarnation] = []
+    resumed: list[SessionIncarnation] = []
     with connect_store() as hanging, connect_store() as store:
         lease = leases.take(store, recording.slot.pk, "next")
         assert lease is not None

@@ -13,7 +13,7 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.spark.history.activity import churn, hot_rows, who_changed
-from replview.spark.history.datasets import Dataset, Incarnation, Moment
+from replview.spark.history.datasets import Dataset, ExportedIncarnation, Moment
 from replview.spark.history.snapshots import as_of, row_versions
 from replview.spark.sessions import SparkProblem
 from tests.spark.exporting import archived
@@ -129,7 +129,7 @@ def test_an_export_in_pieces_does(played: Played, store_dsn: str, tmp_path: Path
         after = end
     check_history(engine, tmp_path, played, list(played.contents)[-2:])
 
-    tables = {each.name: each for each in Incarnation.find(str(tmp_path)).tables}
+    tables = {each.name: each for each in ExportedIncarnation.find(str(tmp_path)).tables}
     assert sorted(tables) == ["public.t", "public.t3"]
     table = tables["public.t3"]
     found = who_changed(engine, [table]).frame.collect()

@@ -11,13 +11,13 @@ from replview.store.read.changes.scan import ALL_OF_IT, ChangeScan
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.stream import Cursor, RecordWriter
 from replview.store.read.changes.wanted import WantedChanges
-from replview.store.read.rows import Slot
+from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
 
 
 def iterate_changes(
     session: ReadSession,
-    slot: Slot,
+    slot: QueriedSlot,
     *,
     relation: tuple[str, str] | None = None,
     from_lsn: LSN | None = None,

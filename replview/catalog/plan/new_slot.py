@@ -7,7 +7,7 @@ from psycopg import sql
 
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection
-from replview.catalog.holders import OpenTransaction, read_open_transactions
+from replview.catalog.holders import HoldingTransaction, read_open_transactions
 from replview.catalog.naming import slot_name_fault
 from replview.catalog.peekable import PLUGINS
 from replview.catalog.plan.columns import rules_for_slot
@@ -147,7 +147,7 @@ class SlotPlan(Plan):
     #: Position of the source's WAL at the time of planning; None: unknown.
     position: LSN | None = None
     #: Transactions that slot creation would wait for at the time of planning.
-    waits_for: tuple[OpenTransaction, ...] = ()
+    waits_for: tuple[HoldingTransaction, ...] = ()
 
     @property
     def made_publications(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ urlpatterns = [
     path("setup/<str:code>/", accounts.setup, name="setup"),
     path(
         "login/other/",
-        page(role=EVERYONE)(login_not_required(single_sign_on.Begin.as_view())),
+        page(role=EVERYONE)(login_not_required(single_sign_on.BeginSignOn.as_view())),
         name="oidc_authentication_init",
     ),
     path(

@@ -21,7 +21,13 @@ import pyarrow as pa
 
 from decoder.scalars import LSN
 from replview.parquet.pg_values import convert
-from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, Column, slice_columns, table_schema
+from replview.parquet.slice_schemas import (
+    EVENTS,
+    TRANSACTIONS,
+    SliceColumn,
+    slice_columns,
+    table_schema,
+)
 from replview.text.parsing import table_text
 
 #: Records in memory as Python objects at most.
@@ -177,7 +183,9 @@ def _rows_of(line: list[Any]) -> Iterator[_DownloadedRow]:
         yield _DownloadedRow("update_postimage", new, record, not_sent=not_sent)
 
 
-def _table_batch(lines: list[Any], columns: Sequence[Column], schema: pa.Schema) -> pa.RecordBatch:
+def _table_batch(
+    lines: list[Any], columns: Sequence[SliceColumn], schema: pa.Schema
+) -> pa.RecordBatch:
     rows = [row for line in lines for row in _rows_of(line)]
     raws: list[dict[str, str]] = [{} for _ in rows]
     arrays = []

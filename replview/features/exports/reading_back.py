@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from replview.features.exports.outlook import Outlook
-from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
+from replview.parquet.slice_schemas import CHANGE_FIELDS, SliceColumn
 from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import roots_of, table_document
@@ -155,7 +155,7 @@ def _tab(table: SliceTable, unsent: Mapping[tuple[int, str], int], hint: str) ->
     return SchemaTab(name=table.name, columns=columns, versions=versions)
 
 
-def _column(table: SliceTable, column: Column, unsent: int, hint: str) -> SchemaColumn:
+def _column(table: SliceTable, column: SliceColumn, unsent: int, hint: str) -> SchemaColumn:
     times = f"not sent {plural(unsent, 'time')}, {hint}" if unsent else ""
     warnings = list(filter(None, (_presence(table, column.source_name), times)))
     notes = [*warnings, *filter(None, [column.note])]

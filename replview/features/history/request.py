@@ -18,7 +18,7 @@ from replview.parquet.reading.places import lsn_text
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.history.commands import JOBS, PERIODS, lsn, moment
-from replview.spark.history.datasets import Incarnation
+from replview.spark.history.datasets import ExportedIncarnation
 from replview.store.models import Export, HistoryJob
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.retention import archive
@@ -102,7 +102,7 @@ def _read(root: str) -> list[IncarnationThere] | Refused:
     try:
         return [
             IncarnationThere(one.name, tuple(sorted(one.names)))
-            for one in Incarnation.all(Target.of(root))
+            for one in ExportedIncarnation.all(Target.of(root))
         ]
     except TargetProblem as problem:
         return Refused(problem.cause, problem.remedy)

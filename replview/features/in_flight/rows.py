@@ -9,7 +9,7 @@ from replview.health.holding import Holder
 from replview.health.open_transactions import LONG, OpenRow, Touched
 from replview.health.source_state import OnSource
 from replview.store.models import Slot, Source, Transaction
-from replview.ui.changes.stages import Lifecycle
+from replview.ui.changes.stages import LifecycleDrawing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class EndedRow:
 
     transaction: Transaction
     slot: Slot
-    lifecycle: Lifecycle | None
+    lifecycle: LifecycleDrawing | None
 
     @property
     def lost(self) -> bool:

@@ -16,7 +16,7 @@ from replview.features.in_flight.rows import InFlightRow
 from replview.store.models import Transaction
 from replview.store.read.seen import withholds_size
 from replview.text import formats as words
-from replview.ui.changes.stages import Lifecycle
+from replview.ui.changes.stages import LifecycleDrawing
 from replview.ui.component_html import time_html
 
 register = template.Library()
@@ -70,7 +70,7 @@ def age_of(moment: datetime) -> SafeString:
 
 
 @register.inclusion_tag("ui/components/lifecycle.html")
-def lifecycle(drawn: Lifecycle | None) -> dict[str, object]:
+def lifecycle(drawn: LifecycleDrawing | None) -> dict[str, object]:
     """Render the lifecycle of a transaction."""
     return {"lifecycle": drawn}
 

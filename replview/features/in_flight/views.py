@@ -41,7 +41,7 @@ from replview.store.models import Slot, SlotIncarnation, Source, Transaction
 from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of
 from replview.text.formats import bytes_words, count_words, plural
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot, received_anew
-from replview.ui.changes.stages import Lifecycle, lifecycle_of
+from replview.ui.changes.stages import LifecycleDrawing, lifecycle_of
 from replview.ui.page_fields import named_fields
 
 
@@ -62,7 +62,7 @@ class Chosen:
 
     transaction: Transaction
     slot: Slot
-    lifecycle: Lifecycle | None
+    lifecycle: LifecycleDrawing | None
     open: InFlightRow | None = None
     ended: EndedRow | None = None
     tables: list[Touched] = field(default_factory=list)

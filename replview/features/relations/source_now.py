@@ -21,7 +21,7 @@ from replview.store.read.row_widths import row_widths
 from replview.store.read.seen import seen_definition
 from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.text.formats import bytes_words, plural, short_type
-from replview.ui.versions import Column, Shape, compare, summary
+from replview.ui.versions import Shape, VersionColumn, compare, summary
 
 #: Least time that a daily rate is computed from.
 _LEAST = timedelta(hours=1)
@@ -146,7 +146,7 @@ def _hold_against(now: SourceNow, shapes: list[Shape], unpublished: set[str]) ->
     left_out = set(now.not_in_stream) | (unpublished - {c.name for c in newest.columns})
     key = newest.key_columns
     columns = tuple(
-        Column(c.name, short_type(c.type_name), (c.type_oid, c.typmod), c.name in key)
+        VersionColumn(c.name, short_type(c.type_name), (c.type_oid, c.typmod), c.name in key)
         for c in now.table.columns
         if c.name not in left_out
     )

@@ -13,7 +13,7 @@ from replview.health.holding import Cause, cause_of
 from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import RemedyStep, steps_of
 from replview.health.source_state import SourceState, stale_after
-from replview.health.states import Reading
+from replview.health.states import SlotReading
 from replview.store.failover_readiness import read_standbys
 from replview.store.fields import LSN
 from replview.store.models import Slot, Source, SourceLook, WatchedSlot
@@ -38,7 +38,7 @@ class OnServer:
 
 
 def server_side(
-    server: ServerSlot | None, slot: Slot | None, reading: Reading, now: datetime
+    server: ServerSlot | None, slot: Slot | None, reading: SlotReading, now: datetime
 ) -> OnServer:
     """Return the server's facts; ``slot`` is replview's row, if replview receives the slot."""
     ours = slot is not None

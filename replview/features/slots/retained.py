@@ -7,7 +7,7 @@ from django.urls import reverse
 from replview.health.conditions import BY_IDLE, STEADY_BYTES_PER_SECOND, WalLimit, limit_of
 from replview.health.findings_wal import lost_short
 from replview.health.fleet import SlotView
-from replview.health.states import Health, Level, Reading
+from replview.health.states import Health, Level, SlotReading
 from replview.health.watched import OtherView
 from replview.text.formats import age_words, bytes_words
 from replview.ui.charts.query import CHARTS, LagQuery
@@ -56,7 +56,7 @@ def retained_of(view: SlotView | OtherView) -> Retained:
     )
 
 
-def _pace(reading: Reading) -> str:
+def _pace(reading: SlotReading) -> str:
     """Return the change of the retained WAL, such as ``growing 5.2 MB/s``."""
     growth = reading.growth_bytes_per_second
     if growth is None:
@@ -66,7 +66,7 @@ def _pace(reading: Reading) -> str:
     return f"{'growing' if growth > 0 else 'falling'} {bytes_words(abs(growth))}/s"
 
 
-def _left(reading: Reading, health: Health, retained: int | None, limit: WalLimit) -> str:
+def _left(reading: SlotReading, health: Health, retained: int | None, limit: WalLimit) -> str:
     """Return the WAL left until the limit, and the time to loss if the slot needs attention."""
     if retained is None:
         return ""

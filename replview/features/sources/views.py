@@ -28,7 +28,7 @@ from replview.ui.shell import fleet_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class SlotReader:
     """The reader of a slot, as far as it is known; users choose all these names."""
 
     #: ``replview``, an application_name, or a subscription's name; empty when unknown.
@@ -55,10 +55,10 @@ class Readers:
             if isinstance(name, str) and name:
                 self._by_slot[name].append((row.name, row.source.name))
 
-    def of(self, server: ServerSlot | None, *, ours: bool) -> Reader:
+    def of(self, server: ServerSlot | None, *, ours: bool) -> SlotReader:
         """Return the reader of a slot as it was last seen."""
         if server is None:
-            return Reader(name="replview" if ours else "")
+            return SlotReader(name="replview" if ours else "")
         application, origin, pid = "", "", None
         if server.active:
             application, pid = server.text("application_name"), server.number("active_pid")
@@ -66,14 +66,14 @@ class Readers:
             origin = " from ".join(word for word in who if word)
         found = [one for one in self._by_slot[server.name] if one[1] != server.source.name]
         if ours:
-            return Reader(name="replview", pid=pid, origin=origin)
+            return SlotReader(name="replview", pid=pid, origin=origin)
         if len(found) == 1:
             # A subscription reports its slot's name, but not its publisher.
             subscription, source = found[0]
-            return Reader(name=subscription, kind=f"subscription of {source}", pid=pid,
-                          origin=origin, inferred=application != subscription)  # fmt: skip
+            return SlotReader(name=subscription, kind=f"subscription of {source}", pid=pid,
+                              origin=origin, inferred=application != subscription)  # fmt: skip
         kind = "standby or archiver" if server.physical and application else ""
-        return Reader(name=application, kind=kind, pid=pid, origin=origin)
+        return SlotReader(name=application, kind=kind, pid=pid, origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class OurSlot:
     """A slot that replview receives."""
 
     view: SlotView
-    reader: Reader
+    reader: SlotReader
 
     @property
     def stopped(self) -> bool:
@@ -99,7 +99,7 @@ class OtherSlot:
     """A slot that replview does not receive."""
 
     view: OtherView
-    reader: Reader
+    reader: SlotReader
     #: Statement that drops a slot without reader, to copy; replview never runs it.
     drop: str
     #: True when the slot can be adopted: logical, of this database, and not being read.

@@ -25,7 +25,7 @@ from replview.ui.changes import transaction_text
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.drawer import PAGE_CHANGES
-from replview.ui.changes.stages import Lifecycle, lifecycle_of
+from replview.ui.changes.stages import LifecycleDrawing, lifecycle_of
 from replview.ui.component_html import OPERATIONS, grade_kind
 
 #: Number of changes that are read for the timeline's marks.
@@ -83,7 +83,7 @@ class TransactionPage:
     #: Sentence about the source of the actor's name.
     grade_words: str
     #: None for a transaction that was received in one piece.
-    lifecycle: Lifecycle | None
+    lifecycle: LifecycleDrawing | None
     #: None if there is nothing to draw.
     timeline: Timeline | None
     context: list[tuple[str, str]]

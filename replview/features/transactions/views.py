@@ -42,7 +42,7 @@ from replview.ui.changes.drawer import (
     read_slot,
     received_anew,
 )
-from replview.ui.changes.stages import Lifecycle, lifecycle_of
+from replview.ui.changes.stages import LifecycleDrawing, lifecycle_of
 from replview.ui.changes.transaction_text import NOT_UNDONE, Heading, heading_of
 from replview.ui.page_fields import named_fields
 from replview.ui.params import Params, scope_to
@@ -57,7 +57,7 @@ class Drawer:
 
     heading: Heading
     #: None for a transaction that was received in one piece.
-    lifecycle: Lifecycle | None
+    lifecycle: LifecycleDrawing | None
     changes: DrawerChanges
 
 

@@ -44,7 +44,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingChange:
     """One setting that differs: its name, its present value and its new value."""
 
     what: str
@@ -61,7 +61,7 @@ class Item:
     #: For example ``shop`` for a source, ``shop/replview`` for a slot.
     name: str
     verdict: Verdict = Verdict.UNCHANGED
-    changes: list[Change] = field(default_factory=list)
+    changes: list[SettingChange] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     #: The reason why the item is refused, unreachable, or failed while it was carried out.
@@ -71,7 +71,7 @@ class Item:
 
     def change(self, what: str, was: object, now: object) -> None:
         """Add a changed setting; an item that was unchanged so far becomes changed."""
-        self.changes.append(Change(what, _word(was), _word(now)))
+        self.changes.append(SettingChange(what, _word(was), _word(now)))
         if self.verdict is Verdict.UNCHANGED:
             self.verdict = Verdict.CHANGED
 

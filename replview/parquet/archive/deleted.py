@@ -25,7 +25,7 @@ from replview.parquet.reading.places import lsn_text
 from replview.parquet.reading.resolving import resolve
 from replview.parquet.reading.typed_query import is_plain
 from replview.parquet.reading.untyped import WORDS, Names, names_by_oid
-from replview.parquet.slice_schemas import CHANGE_FIELDS, UNTYPED, Column
+from replview.parquet.slice_schemas import CHANGE_FIELDS, UNTYPED, SliceColumn
 from replview.parquet.slices import NOT_NARROWED, Slice, SliceTable
 from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.layout import SCHEMA, range_of_name
@@ -299,7 +299,7 @@ def _typed(
         yield pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema())
 
 
-def _retyped(values: pa.Array, column: Column, raws: Sequence[dict[str, str]]) -> pa.Array:
+def _retyped(values: pa.Array, column: SliceColumn, raws: Sequence[dict[str, str]]) -> pa.Array:
     """Convert a column that has become text, with values that its former type could not hold.
 
     Such values are in ``raws``, from which they are removed; marks stay there.

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.packed_values import INT8, Fields
-from replview.parquet.slice_schemas import Column
+from replview.parquet.slice_schemas import SliceColumn
 from replview.parquet.slices import Slice, SliceTable
 from replview.store.read.row_history.before_images import Before, Shared, before_at
 from replview.store.read.session import Parameters, ReadSession
@@ -171,7 +171,7 @@ class Derivation:
     """Derives the rows before the updates of one table."""
 
     def __init__(
-        self, beside: Beside, part: Slice, table: SliceTable, columns: Sequence[Column]
+        self, beside: Beside, part: Slice, table: SliceTable, columns: Sequence[SliceColumn]
     ) -> None:
         self._beside = beside
         self._columns = columns

@@ -25,7 +25,7 @@ from replview.parquet.reading.typed_query import (
     is_plain,
     typed_query,
 )
-from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
+from replview.parquet.slice_schemas import CHANGE_FIELDS, SliceColumn
 from replview.parquet.slices import Range, Slice, SliceTable
 
 
@@ -57,7 +57,7 @@ def read_typed(
 
 
 def _typed(
-    batch: pa.RecordBatch, group: Group, table: SliceTable, columns: Sequence[Column],
+    batch: pa.RecordBatch, group: Group, table: SliceTable, columns: Sequence[SliceColumn],
     schema: pa.Schema, beside: completing.Beside,
 ) -> pa.RecordBatch:  # fmt: skip
     raws: dict[int, list[tuple[str, str]]] = {}
@@ -106,7 +106,7 @@ def _own(batch: pa.RecordBatch, of: object, group: Group, table: SliceTable) -> 
     }
 
 
-def _name_lists(texts: pa.Array, columns: Sequence[Column]) -> pa.Array:
+def _name_lists(texts: pa.Array, columns: Sequence[SliceColumn]) -> pa.Array:
     """Return lists of column names from their numbers; few distinct lists occur."""
     coded = pc.dictionary_encode(texts)
     lists = [

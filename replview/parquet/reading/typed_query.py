@@ -27,7 +27,7 @@ from replview.parquet.reading.packed_values import (
 )
 from replview.parquet.reading.row_images import written_once
 from replview.parquet.reading.transactions import Group
-from replview.parquet.slice_schemas import Column
+from replview.parquet.slice_schemas import SliceColumn
 from replview.parquet.slices import Slice, SliceTable
 
 #: ``_change_type`` by the number in ``kind``.
@@ -65,7 +65,7 @@ def typed_query(
     connection: Connection,
     part: Slice,
     table: SliceTable,
-    columns: Sequence[Column],
+    columns: Sequence[SliceColumn],
     images: Callable[[Group], sql.Composable],
 ) -> Callable[[Group], sql.Composed]:
     """Return a function that gives the query of one group's rows, with columns for their values."""
@@ -109,7 +109,7 @@ def _any_null(places: Sequence[sql.Identifier]) -> sql.Composable:
 
 
 def _missing(
-    table: SliceTable, columns: Sequence[Column], places: Sequence[sql.Identifier]
+    table: SliceTable, columns: Sequence[SliceColumn], places: Sequence[sql.Identifier]
 ) -> sql.Composable:
     """Return the SQL for the numbers of columns that were not sent, each followed by a comma.
 
@@ -187,7 +187,7 @@ class Cells:
         return pa.record_batch(made | cells)
 
 
-def _cell(column: Column, kind: Texts) -> sql.Composed:
+def _cell(column: SliceColumn, kind: Texts) -> sql.Composed:
     name = column.source_name
     return kind.packed(
         sql.SQL("(x.v ->> {})").format(name), sql.SQL("coalesce(x.v ? {}, false)").format(name)

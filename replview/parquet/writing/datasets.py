@@ -20,7 +20,7 @@ from replview.parquet.slice_schemas import (
     EVENTS,
     PARTITION,
     TRANSACTIONS,
-    Column,
+    SliceColumn,
     slice_columns,
 )
 from replview.parquet.slices import SliceTable, TableVersion
@@ -119,7 +119,7 @@ def fixed_document(kind: str) -> dict[str, object]:
     }
 
 
-def _column(column: Column) -> dict[str, object]:
+def _column(column: SliceColumn) -> dict[str, object]:
     return {
         "name": column.name,
         "type": spark_type(column.arrow),

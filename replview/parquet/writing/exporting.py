@@ -66,12 +66,12 @@ def export(
     ``Cancelled`` and deletes its files, unless ``keep``.
     """
     with connect(dsn) as connection:
-        return _Export(part, target, connection, dsn, write_parts, progress, cancelled, keep,
-                       abandoned, stretches_of).run()  # fmt: skip
+        return _ExportRun(part, target, connection, dsn, write_parts, progress, cancelled, keep,
+                          abandoned, stretches_of).run()  # fmt: skip
 
 
 @dataclass(slots=True)
-class _Export:
+class _ExportRun:
     part: Slice
     target: Target
     connection: Connection

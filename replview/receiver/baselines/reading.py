@@ -16,7 +16,7 @@ import psycopg
 from psycopg import conninfo as libpq
 from psycopg import errors, sql
 
-from decoder.messages import Column, Relation
+from decoder.messages import Column, RelationMessage
 from decoder.scalars import LSN, us_from_datetime
 from replview.catalog.columns import format_types, type_bases
 from replview.catalog.connections import cut_after
@@ -63,7 +63,7 @@ class Snapshot:
     lsn: LSN
     #: When the snapshot was taken, by the source's clock: microseconds since 2000-01-01 UTC.
     taken_at_us: int
-    relation: Relation
+    relation: RelationMessage
     #: Primary key, names of types and their base types, as ``TablePlans`` needs them.
     primary_key: Sequence[str]
     type_names: dict[tuple[int, int], str]
@@ -243,9 +243,9 @@ class SnapshotReader:
         return encoding
 
 
-def _relation(published: Published, shape: StreamShape) -> Relation:
+def _relation(published: Published, shape: StreamShape) -> RelationMessage:
     """Return the table's shape as the stream's Relation message would describe it."""
-    return Relation(
+    return RelationMessage(
         oid=published.table.oid,
         namespace=published.table.schema,
         name=published.table.name,

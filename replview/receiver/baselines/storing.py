@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from decoder.events import Change
+from decoder.events import ChangeEvent
 from decoder.messages import Value
 from decoder.scalars import LSN, now_us
 from replview.receiver.baselines.reading import Snapshot
@@ -20,7 +20,7 @@ from replview.receiver.storing.encoding import copying_changes
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transactions import insert_rows, update_rows
 from replview.store.read.days import IDS_PER_HOUR
-from replview.store.write.copy_rows import TransactionRow, store_large_values
+from replview.store.write.copy_rows import CopiedTransaction, store_large_values
 from replview.store.write.incarnations import log_event
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
 
@@ -67,7 +67,7 @@ class BaselineWriter:
     def __init__(self, store: psycopg.Connection[Any], claim: "Baseline") -> None:
         self._store = store
         self._claim = claim
-        self._row: TransactionRow | None = None
+        self._row: CopiedTransaction | None = None
         self._snapshot: Snapshot | None = None
         self._plans: TablePlans | None = None
         self._last_beat = 0.0
@@ -126,7 +126,7 @@ class BaselineWriter:
         assert self._plans is not None
         lsn, relation = self._snapshot.lsn, self._snapshot.relation
         changes = [
-            Change(seq, lsn, None, relation, "S", None, None, values)  # type: ignore[arg-type]
+            ChangeEvent(seq, lsn, None, relation, "S", None, None, values)  # type: ignore[arg-type]
             for seq, values in enumerate(rows, start=self.rows + 1)
         ]
         with self._store.transaction():
@@ -203,9 +203,9 @@ class BaselineWriter:
         )  # fmt: skip
 
 
-def _hidden_row(identifier: int, incarnation_id: int, snapshot: Snapshot) -> TransactionRow:
+def _hidden_row(identifier: int, incarnation_id: int, snapshot: Snapshot) -> CopiedTransaction:
     """Return the transaction that holds the rows; no page shows it before it has its commit_seq."""
-    row = TransactionRow(
+    row = CopiedTransaction(
         id=identifier,
         incarnation_id=incarnation_id,
         received_at_us=now_us(),

@@ -20,7 +20,7 @@ from replview.receiver.sessions.pacing import WalEnd
 from replview.receiver.sessions.polling import PollingSession
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.receiver.source_catalog import NamedTables, SourceCatalog
-from replview.store.write.incarnations import Incarnation, SlotRow
+from replview.store.write.incarnations import SessionIncarnation, SlotRow
 from replview.store.write.lease import Lease
 
 #: One connection that returns the changes of one slot, without ever blocking for long. Changes come
@@ -39,7 +39,7 @@ class OpenSession:
 
     session: Session
     options: StreamOptions
-    incarnation: Incarnation
+    incarnation: SessionIncarnation
     system_identifier: str
     #: Python's name of the encoding of received text.
     encoding: str
@@ -142,7 +142,7 @@ def _start(
     session: Session,
     slot: SlotRow,
     catalog: SourceCatalog,
-    incarnation: Incarnation,
+    incarnation: SessionIncarnation,
     options: StreamOptions,
 ) -> Mapping[int, UserType]:
     """Start the stream at the stored checkpoint; return the types that a binary stream needs."""

@@ -22,7 +22,7 @@ from decoder.events import (
 )
 from replview.receiver.storing.batching import Recorder
 from replview.receiver.storing.portions import Portion
-from replview.store.write.copy_rows import TransactionRow
+from replview.store.write.copy_rows import CopiedTransaction
 
 #: Seconds for which an aborted transaction is remembered: far shorter than xids take to wrap
 #: around.
@@ -54,7 +54,7 @@ class PeekRecorder(Recorder):
 
     def _opened(self, portion: Portion, transaction: OpenTransaction, received_at_us: int) -> None:
         super()._opened(portion, transaction, received_at_us)
-        row: TransactionRow = transaction.tag
+        row: CopiedTransaction = transaction.tag
         if row.skipped:
             return
         if row.streamed and self._has_aborted(transaction.xid):
@@ -117,7 +117,7 @@ class PeekRecorder(Recorder):
 
     def _peek_ended(self, portion: Portion, event: PeekEnded) -> None:
         for transaction in event.open_streams:
-            row: TransactionRow = transaction.tag
+            row: CopiedTransaction = transaction.tag
             if row.skipped or row.left_out is not None:
                 continue
             if not row.size_bytes:

@@ -29,13 +29,13 @@ from replview.receiver.storing.encoding import message_document
 from replview.receiver.storing.portions import (
     MessageRow,
     Portion,
+    StateTransition,
     Tombstone,
-    Transition,
     left_out,
     resent,
     wrapped,
 )
-from replview.store.write.copy_rows import TransactionRow
+from replview.store.write.copy_rows import CopiedTransaction
 
 #: A new xid this far below the last one comes after a wraparound: it is not just an older one.
 _HALF_OF_XIDS = 1 << 31
@@ -106,7 +106,7 @@ class Recorder:
             # ago; then it sends only its COMMIT PREPARED or ROLLBACK PREPARED.
             known = self._is_stored(transaction)
         xid = transaction.xid
-        transaction.tag = row = TransactionRow(
+        transaction.tag = row = CopiedTransaction(
             id=0 if known else self._next_id(),
             incarnation_id=self._incarnation_id,
             received_at_us=received_at_us,
@@ -129,12 +129,12 @@ class Recorder:
         if self._skips:
             self._leave_out(row, self._skips.for_transaction(xid, final_lsn))
 
-    def _leave_out(self, row: TransactionRow, skip: Skip | None) -> None:
+    def _leave_out(self, row: CopiedTransaction, skip: Skip | None) -> None:
         if skip is not None:
             row.left_out, row.context = skip.quarantine_id, skip.context()
 
     def _run(self, portion: Portion, event: ChangeRun) -> None:
-        row: TransactionRow = event.transaction.tag
+        row: CopiedTransaction = event.transaction.tag
         if row.skipped or row.left_out is not None:
             return
         row.size_bytes += event.size_bytes
@@ -144,7 +144,9 @@ class Recorder:
         portion.size_bytes += event.size_bytes
         self._touch(portion, event.transaction, row)
 
-    def _touch(self, portion: Portion, transaction: OpenTransaction, row: TransactionRow) -> None:
+    def _touch(
+        self, portion: Portion, transaction: OpenTransaction, row: CopiedTransaction
+    ) -> None:
         """Include the row in the portion, with what is known of the transaction now."""
         portion.rows[row.id] = row
         row.origin = transaction.origin
@@ -157,7 +159,7 @@ class Recorder:
                 _tell(portion, row, "streaming", row.first_lsn, None)
 
     def _committed(self, portion: Portion, event: TransactionCommitted) -> None:
-        row: TransactionRow = event.transaction.tag
+        row: CopiedTransaction = event.transaction.tag
         if row.skipped or not self._ends(portion, event.end_lsn, row):
             return
         self._touch(portion, event.transaction, row)
@@ -171,13 +173,13 @@ class Recorder:
         if row.streamed:
             _tell(portion, row, row.state, event.commit_lsn, event.commit_time_us)
 
-    def _settle(self, portion: Portion, row: TransactionRow, lsn: int | None) -> None:
+    def _settle(self, portion: Portion, row: CopiedTransaction, lsn: int | None) -> None:
         """Record that a transaction, or message, that must be left out was received whole."""
         assert row.left_out is not None
         portion.settled.append(row.left_out)
         portion.notes.append(left_out(row, lsn))
 
-    def _ends(self, portion: Portion, end_lsn: int, row: TransactionRow) -> bool:
+    def _ends(self, portion: Portion, end_lsn: int, row: CopiedTransaction) -> bool:
         """Move the checkpoint; return False, and discard the row, if it covers this end already."""
         if end_lsn <= portion.checkpoint_lsn:
             self.sent_again += 1
@@ -204,7 +206,7 @@ class Recorder:
         # UnknownAborted: nothing of it is stored, so there is nothing to undo.
 
     def _subtransaction_aborted(self, portion: Portion, event: SubtransactionAborted) -> None:
-        row: TransactionRow = event.transaction.tag
+        row: CopiedTransaction = event.transaction.tag
         if row.skipped:
             return
         lsn, time_us = event.abort_lsn, event.abort_time_us
@@ -214,7 +216,7 @@ class Recorder:
         self._touch(portion, event.transaction, row)
 
     def _aborted(self, portion: Portion, event: TransactionAborted) -> None:
-        row: TransactionRow = event.transaction.tag
+        row: CopiedTransaction = event.transaction.tag
         if row.skipped:
             return
         if self._was_aborted(event.transaction.xid):
@@ -231,7 +233,7 @@ class Recorder:
         portion.tombstones.append(Tombstone(row.id, whole, event.abort_lsn, event.abort_time_us))
 
     def _prepared(self, portion: Portion, event: TransactionPrepared) -> None:
-        row: TransactionRow = event.transaction.tag
+        row: CopiedTransaction = event.transaction.tag
         # A transaction that is not skipped, although the checkpoint is beyond it, was prepared
         # before the slot's first position.
         late = event.transaction.kind == "prepared" and event.end_lsn <= portion.checkpoint_lsn
@@ -270,7 +272,7 @@ class Recorder:
         if lsn <= portion.checkpoint_lsn:
             return
         portion.checkpoint_lsn = lsn
-        row = TransactionRow(
+        row = CopiedTransaction(
             id=self._next_id(),
             incarnation_id=self._incarnation_id,
             received_at_us=received_at_us,
@@ -294,6 +296,6 @@ class Recorder:
 
 
 def _tell(
-    portion: Portion, row: TransactionRow, state: str, lsn: int | None, time_us: int | None
+    portion: Portion, row: CopiedTransaction, state: str, lsn: int | None, time_us: int | None
 ) -> None:
-    portion.transitions.append(Transition(row.id, state, lsn, time_us))
+    portion.transitions.append(StateTransition(row.id, state, lsn, time_us))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from decoder.messages import Relation
+from decoder.messages import RelationMessage
 from replview.catalog.stream_shape import ColumnsMade, is_later
 from replview.receiver.source_catalog import NamedTables
 from replview.store.write.shapes import ColumnShape, Made, Shape
@@ -37,7 +37,11 @@ class CatalogShapes:
         self._type_bases = type_bases
 
     def made(
-        self, relation: Relation, xid: int | None, top: int | None, before: Made | None = None
+        self,
+        relation: RelationMessage,
+        xid: int | None,
+        top: int | None,
+        before: Made | None = None,
     ) -> tuple[Made, set[int | None], bool]:
         """Return how columns were made, this transaction's xids, and if it still holds the table.
 
@@ -70,7 +74,7 @@ class CatalogShapes:
                 told[name] = made[:2]
         return {**unknown(relation), **told}, mine, now.held
 
-    def shape(self, relation: Relation, xid: int | None) -> Shape:
+    def shape(self, relation: RelationMessage, xid: int | None) -> Shape:
         """Return the relation as the store keeps it, with what only the source's catalog knows."""
         key_columns = self._key_columns(relation, xid)
         columns = relation.columns
@@ -98,7 +102,7 @@ class CatalogShapes:
         )
 
     def has_other_key(
-        self, relation: Relation, key_columns: Sequence[str], xid: int | None
+        self, relation: RelationMessage, key_columns: Sequence[str], xid: int | None
     ) -> bool:
         """Return whether the catalog's key of a relation under FULL is not ``key_columns``.
 
@@ -108,7 +112,7 @@ class CatalogShapes:
             return False
         return list(self._key_columns(relation, xid)) != list(key_columns)
 
-    def _key_columns(self, relation: Relation, xid: int | None) -> Sequence[str]:
+    def _key_columns(self, relation: RelationMessage, xid: int | None) -> Sequence[str]:
         """Return the replica identity's columns; under FULL, or if unknown, the catalog's key."""
         if relation.replica_identity in ("FULL", None):
             named = self._named.primary_key(relation)
@@ -118,7 +122,7 @@ class CatalogShapes:
         return [relation.names[index] for index in relation.key_indexes]
 
 
-def _as_sent(now: ColumnsMade, name: str, relation: Relation, before: Made) -> bool:
+def _as_sent(now: ColumnsMade, name: str, relation: RelationMessage, before: Made) -> bool:
     """Return whether a column is certainly the one that ``relation`` was sent with, not rewritten.
 
     Rewritten means: its values, since ``before`` or since the table was created.
@@ -142,6 +146,6 @@ def _as_sent(now: ColumnsMade, name: str, relation: Relation, before: Made) -> b
     return whole and not is_rewritten
 
 
-def unknown(relation: Relation) -> Made:
+def unknown(relation: RelationMessage) -> Made:
     """Return how the relation's columns were made: unknown for every column."""
     return {name: [] for name in relation.names}

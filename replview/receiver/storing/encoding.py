@@ -16,17 +16,17 @@ import psycopg
 import xxhash
 from django.conf import settings
 
-from decoder.events import Change, Truncation
+from decoder.events import ChangeEvent, Truncation
 from decoder.messages import UNCHANGED, LogicalMessage
 from replview.receiver.actors import note_actor
-from replview.receiver.large_values import SHORT_BYTES, LargeMessage, LargeValue, too_large
+from replview.receiver.large_values import SHORT_BYTES, LargeMessage, SpooledValue, too_large
 from replview.receiver.storing.table_plans import Aside, TablePlan, TablePlans, as_json
 from replview.store.read.rows import NULL_MARK, SEPARATOR
 from replview.store.write import copy_rows
 from replview.store.write.copy_rows import (
     NULL,
+    CopiedTransaction,
     LargeText,
-    TransactionRow,
     pack_hash,
     pack_jsonb,
     pack_seq_lsn,
@@ -82,7 +82,7 @@ class ChangeEncoder:
         #: Bytes from which a document's longest values are stored apart: JSONB ends at 268,435,455.
         self._aside_bytes = settings.VALUE_ASIDE_BYTES
         #: Large values in the document that was written last.
-        self._met: list[LargeValue] = []
+        self._met: list[SpooledValue] = []
 
     def flush(self) -> None:
         """Pass the buffered bytes to ``write``."""
@@ -91,7 +91,7 @@ class ChangeEncoder:
             self._parts.clear()
             self._size_bytes = 0
 
-    def encode(self, row: TransactionRow, changes: list[Change]) -> None:
+    def encode(self, row: CopiedTransaction, changes: list[ChangeEvent]) -> None:
         """Encode one run of changes, and add it to the counters of its transaction's row."""
         head = row_head(row.id)
         parts, met, as_json = self._parts, self._met, self._as_json
@@ -131,7 +131,7 @@ class ChangeEncoder:
                 self.flush()
         _count_run(row, plan, op, len(changes) - started)
 
-    def encode_message(self, row: TransactionRow, lsn: int, document: dict[str, Any]) -> None:
+    def encode_message(self, row: CopiedTransaction, lsn: int, document: dict[str, Any]) -> None:
         """Encode the single change of a non-transactional message."""
         self._parts += (
             row_head(row.id), pack_seq_lsn(4, 1, 8, lsn), _MESSAGE_HEAD, NULL, NULL, _NO_OLD,
@@ -140,7 +140,7 @@ class ChangeEncoder:
         self._size_bytes += len(self._parts[-2]) + 80
 
     def _encode_any(
-        self, row: TransactionRow, head: bytes, plan: TablePlan | None, change: Change
+        self, row: CopiedTransaction, head: bytes, plan: TablePlan | None, change: ChangeEvent
     ) -> None:
         """Encode a change that cannot take the fast path."""
         seq, lsn, subxid, relation, op, _old_kind, _old, new = change
@@ -168,7 +168,7 @@ class ChangeEncoder:
         self._size_bytes += len(old_bytes) + len(new_bytes) + 80
 
     def _row_parts(
-        self, row: TransactionRow, plan: TablePlan, change: Change
+        self, row: CopiedTransaction, plan: TablePlan, change: ChangeEvent
     ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
         """Encode an insert, update or delete.
 
@@ -193,7 +193,7 @@ class ChangeEncoder:
         return plan.heads[change.op], hashed, old_bytes, new_bytes, old_hash
 
     def _document(
-        self, row: TransactionRow, plan: TablePlan, seq: int, side: str, values: list[Any]
+        self, row: CopiedTransaction, plan: TablePlan, seq: int, side: str, values: list[Any]
     ) -> bytes:
         """Return a row as JSONB, without what was not sent or must not be stored."""
         if side == "new" and UNCHANGED not in values:
@@ -204,14 +204,16 @@ class ChangeEncoder:
             document = plan.document(values)
         return self._jsonb(row, seq, side, document)
 
-    def _jsonb(self, row: TransactionRow, seq: int, side: str, document: dict[str, Any]) -> bytes:
+    def _jsonb(
+        self, row: CopiedTransaction, seq: int, side: str, document: dict[str, Any]
+    ) -> bytes:
         """Return a document as JSONB; values too long for that are stored apart, or not at all."""
         self._met.clear()
         encoded = _dumps(document, self._as_json, _MARKS)
         if len(encoded) >= self._aside_bytes or self._met:
             place = row.id, seq, side
             for name, value in document.items():
-                if isinstance(value, LargeValue):
+                if isinstance(value, SpooledValue):
                     self.asides.append(LargeText(*place, name, value.pieces()))
                 elif isinstance(value, str) and len(value) > SHORT_BYTES:
                     document[name] = self._set_aside(place, name, value)
@@ -231,7 +233,7 @@ class ChangeEncoder:
         return Aside(len(value))
 
     def _as_json(self, value: object) -> dict[str, object]:
-        if isinstance(value, LargeValue):
+        if isinstance(value, SpooledValue):
             self._met.append(value)
         return as_json(value)
 
@@ -281,12 +283,12 @@ COUNTED_SUBTRANSACTIONS: Final = 50_000
 _OPERATION: Final = {"I": 0, "U": 1, "D": 2, "T": 3, "S": 0}
 
 
-def _count_run(row: TransactionRow, plan: TablePlan | None, op: str, number: int) -> None:
+def _count_run(row: CopiedTransaction, plan: TablePlan | None, op: str, number: int) -> None:
     if number:
         count(row, None if plan is None else plan.relation_id, op, number)
 
 
-def count(row: TransactionRow, relation_id: int | None, op: str, number: int) -> None:
+def count(row: CopiedTransaction, relation_id: int | None, op: str, number: int) -> None:
     """Add ``number`` changes of one kind to a transaction's counters; a negative one subtracts.
 
     A table whose counts all become 0 is removed from the transaction's tables.
@@ -312,7 +314,7 @@ def count(row: TransactionRow, relation_id: int | None, op: str, number: int) ->
 
 
 def count_subtransaction(
-    row: TransactionRow, subxid: int, relation_id: int | None, op: str
+    row: CopiedTransaction, subxid: int, relation_id: int | None, op: str
 ) -> None:
     """Count one change of a subtransaction, so that its abort can be subtracted."""
     kept = row.subxid_changes
@@ -329,7 +331,7 @@ def count_subtransaction(
     counts[kind] = counts.get(kind, 0) + 1
 
 
-def take_back(row: TransactionRow, counts: Mapping[tuple[int | None, str], int]) -> int:
+def take_back(row: CopiedTransaction, counts: Mapping[tuple[int | None, str], int]) -> int:
     """Subtract the changes of an aborted subtransaction; return how many they were."""
     for kind, number in counts.items():
         count(row, *kind, -number)
@@ -339,7 +341,7 @@ def take_back(row: TransactionRow, counts: Mapping[tuple[int | None, str], int])
     return number
 
 
-def give_back(row: TransactionRow) -> None:
+def give_back(row: CopiedTransaction) -> None:
     """Add up all changes of a transaction that aborted as a whole, aborted savepoints included."""
     for kind, number in row.taken_back.items():
         count(row, *kind, number)

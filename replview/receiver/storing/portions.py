@@ -3,8 +3,14 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from decoder.events import Change, PreparedCommitted, PreparedRolledBack, RelationSeen, TypeSeen
-from replview.store.write.copy_rows import TransactionRow
+from decoder.events import (
+    ChangeEvent,
+    PreparedCommitted,
+    PreparedRolledBack,
+    RelationSeen,
+    TypeSeen,
+)
+from replview.store.write.copy_rows import CopiedTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +23,7 @@ class Note:
     detail: dict[str, object] = field(default_factory=dict)
 
 
-def left_out(row: TransactionRow, lsn: int | None) -> Note:
+def left_out(row: CopiedTransaction, lsn: int | None) -> Note:
     """Return the log line for a transaction or message that was left out by somebody's decision."""
     what = "A message" if row.xid is None else f"Transaction {row.xid}"
     by = (row.context or {}).get("$skipped", {}).get("by") or "somebody"
@@ -64,7 +70,7 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class StateTransition:
     """A streamed or two-phase transaction has changed its state."""
 
     transaction_id: int
@@ -80,13 +86,13 @@ class Transition:
 class MessageRow:
     """A non-transactional message: it has a row of its own, with one change."""
 
-    row: TransactionRow
+    row: CopiedTransaction
     lsn: int
     document: dict[str, object]
 
 
 #: Anything that gets a commit_seq.
-Committed = TransactionRow | PreparedCommitted | MessageRow
+Committed = CopiedTransaction | PreparedCommitted | MessageRow
 
 
 @dataclass(slots=True)
@@ -95,13 +101,13 @@ class Portion:
 
     relations: list[RelationSeen] = field(default_factory=list)
     types: list[TypeSeen] = field(default_factory=list)
-    runs: list[tuple[TransactionRow, list[Change]]] = field(default_factory=list)
+    runs: list[tuple[CopiedTransaction, list[ChangeEvent]]] = field(default_factory=list)
     #: Every transaction that changed, in order of its first change.
-    rows: dict[int, TransactionRow] = field(default_factory=dict)
+    rows: dict[int, CopiedTransaction] = field(default_factory=dict)
     committed: list[Committed] = field(default_factory=list)
     rolled_back: list[PreparedRolledBack] = field(default_factory=list)
     #: Transactions that this portion prepares, by gid and xid: a gid can be reused at once.
-    prepared: dict[tuple[str, int], TransactionRow] = field(default_factory=dict)
+    prepared: dict[tuple[str, int], CopiedTransaction] = field(default_factory=dict)
     tombstones: list[Tombstone] = field(default_factory=list)
     #: Tombstones of savepoints by transaction, until the claims in them are removed.
     savepoints: dict[int, deque[Tombstone]] = field(default_factory=dict)
@@ -111,11 +117,11 @@ class Portion:
     #: Number of changes, stored now or before, that this portion reports as rolled back.
     rolled_back_changes: int = 0
     #: Transactions whose stored changes are discarded.
-    discarded: list[TransactionRow] = field(default_factory=list)
+    discarded: list[CopiedTransaction] = field(default_factory=list)
     #: Sum of the lengths of the changes' messages.
     size_bytes: int = 0
     #: State changes of streamed and two-phase transactions, in order.
-    transitions: list[Transition] = field(default_factory=list)
+    transitions: list[StateTransition] = field(default_factory=list)
     #: Lines for the slot's log.
     notes: list[Note] = field(default_factory=list)
     #: Decisions to leave something out that this portion carries out: ``quarantine`` ids.
@@ -123,7 +129,7 @@ class Portion:
     #: True when a streamed or prepared transaction began, grew or ended.
     open_changed: bool = False
 
-    def discard(self, row: TransactionRow) -> None:
+    def discard(self, row: CopiedTransaction) -> None:
         """Mark a transaction's row as discarded, if it has been stored already."""
         row.state = "discarded"
         if row.stored or row.id in self.rows:

@@ -33,7 +33,7 @@ from replview.receiver.storing.transactions import (
 )
 from replview.runtime.failpoints import Point, failpoint
 from replview.store.read.days import IDS_PER_HOUR
-from replview.store.write.copy_rows import TransactionRow, store_large_values
+from replview.store.write.copy_rows import CopiedTransaction, store_large_values
 from replview.store.write.incarnations import correct_slot
 from replview.store.write.lease import Fenced, Lease
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
@@ -121,7 +121,7 @@ class StoreWriter:
         self._catalog_mark = ""
         self._facts = ReceiverFacts()
         #: Streamed transactions with aborted changes that are counted only at their end.
-        self._to_recount: set[TransactionRow] = set()
+        self._to_recount: set[CopiedTransaction] = set()
 
     def next_id(self) -> int:
         """Return an identifier for a new transaction."""
@@ -348,7 +348,7 @@ class StoreWriter:
         """Assign commit_seq, in the order in which the transactions ended."""
         for entry in portion.committed:
             self.commit_seq += 1
-            if isinstance(entry, TransactionRow):
+            if isinstance(entry, CopiedTransaction):
                 entry.commit_seq = self.commit_seq
             elif isinstance(entry, MessageRow):
                 entry.row.commit_seq = self.commit_seq
@@ -356,7 +356,7 @@ class StoreWriter:
                 self.endings.commit(portion, entry, self.commit_seq)
 
 
-def _take_claims_back(portion: Portion, row: TransactionRow, before: int) -> None:
+def _take_claims_back(portion: Portion, row: CopiedTransaction, before: int) -> None:
     """Remove the claims of savepoints that were rolled back before this change of the row."""
     stones = portion.savepoints.get(row.id)
     while stones and stones[0].last_seq < before:
@@ -372,7 +372,7 @@ def _hours(portion: Portion) -> tuple[bool, int, int]:
     """
     first, last, in_order = IDS_PER_HOUR, 0, True
     for entry in portion.committed:
-        if isinstance(entry, TransactionRow):
+        if isinstance(entry, CopiedTransaction):
             hour = entry.id // IDS_PER_HOUR
             if not entry.streamed and entry.gid is None:
                 first, in_order = min(first, hour), in_order and hour >= last

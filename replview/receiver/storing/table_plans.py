@@ -11,7 +11,7 @@ import psycopg
 from django.conf import settings
 
 from decoder.events import OpenTransaction
-from decoder.messages import NoValue, Relation, Undecoded
+from decoder.messages import NoValue, RelationMessage, Undecoded
 from replview.receiver.mask_rules import ColumnRules, MaskRules
 from replview.receiver.storing.catalog_looks import AlteredTable, CatalogLooks
 from replview.receiver.storing.catalog_shapes import CatalogShapes, unknown
@@ -52,7 +52,7 @@ class TooManyVersions(Exception):
 class TablePlan:
     """A plan for writing the changes of one shape of one table."""
 
-    relation: Relation
+    relation: RelationMessage
     relation_id: int
     version_id: int
     names: tuple[str, ...]
@@ -180,11 +180,11 @@ class TablePlans:
     def _apply(self, plan: TablePlan) -> None:
         plan.obey(self._rules.of_names(plan.all_names, plan.columns))
 
-    def get(self, relation: Relation) -> TablePlan | None:
+    def get(self, relation: RelationMessage) -> TablePlan | None:
         """Return the plan that was made for this very Relation object, or None."""
         return self._plans.get(id(relation))
 
-    def forget_others(self, relation: Relation) -> None:
+    def forget_others(self, relation: RelationMessage) -> None:
         """Remove plans of earlier shapes of the table: the decoder will not use them again."""
         of_table = self._of_table.get(_table(relation), set())
         for stale in of_table - {id(relation)}:
@@ -198,7 +198,7 @@ class TablePlans:
     def make(
         self,
         connection: psycopg.Connection[Any],
-        relation: Relation,
+        relation: RelationMessage,
         *,
         lsn: int,
         xid: int | None,
@@ -237,7 +237,7 @@ class TablePlans:
         return plan, stored
 
     def _sent_again(
-        self, plan: TablePlan, stored: StoredShape, relation: Relation
+        self, plan: TablePlan, stored: StoredShape, relation: RelationMessage
     ) -> tuple[TablePlan, StoredShape]:
         """Keep the plan of an unchanged table for its new Relation object; nothing is stored."""
         plan = replace(plan, relation=relation)
@@ -303,7 +303,7 @@ class TablePlans:
                 plan.be_of(stored)
                 self._current[table] = plan, stored, made
 
-    def forget_looks(self, relation: Relation) -> None:
+    def forget_looks(self, relation: RelationMessage) -> None:
         """Drop what a look found of a table, because the stream has described it since."""
         if self._looks is not None:
             self._looks.forget(relation.oid)
@@ -402,7 +402,7 @@ class TablePlans:
 
 
 def _plan(
-    relation: Relation, stored: StoredShape, shape: Shape, names: Sequence[tuple[str, str]]
+    relation: RelationMessage, stored: StoredShape, shape: Shape, names: Sequence[tuple[str, str]]
 ) -> TablePlan:
     """Return the plan of a shape, without any mask rule."""
     return TablePlan(
@@ -419,7 +419,7 @@ def _plan(
     )
 
 
-def _altered_again(relation: Relation, made: Made, mine: set[int | None]) -> Made:
+def _altered_again(relation: RelationMessage, made: Made, mine: set[int | None]) -> Made:
     """Forget the file of columns that these transactions may have altered a second time.
 
     Rows that are still in the table's first file, which has the table's oid, were never rewritten.
@@ -431,7 +431,7 @@ def _altered_again(relation: Relation, made: Made, mine: set[int | None]) -> Mad
     }
 
 
-def _table(relation: Relation) -> tuple[int, str, str]:
+def _table(relation: RelationMessage) -> tuple[int, str, str]:
     """Return what identifies the table of a relation: its oid, or else its name."""
     if relation.oid:
         return relation.oid, "", ""

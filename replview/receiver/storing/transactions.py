@@ -12,10 +12,10 @@ import psycopg
 
 from decoder.events import OpenTransaction, PreparedCommitted, PreparedRolledBack
 from decoder.scalars import LSN, datetime_from_us, now_us
-from replview.receiver.storing.portions import Portion, Transition
+from replview.receiver.storing.portions import Portion, StateTransition
 from replview.store.read.rows import NOT_ABORTED
 from replview.store.write import copy_rows
-from replview.store.write.copy_rows import TransactionRow
+from replview.store.write.copy_rows import CopiedTransaction
 
 #: Columns that an UPDATE sets: plain values, LSNs, times, and JSON.
 _PLAIN = ("state", "gid", "commit_seq", "origin", "actor", "actor_grade", "inserts", "updates",
@@ -69,7 +69,7 @@ def store_rows(connection: psycopg.Connection[Any], portion: Portion) -> None:
     update_rows(connection, [row for row in portion.rows.values() if row.stored])
 
 
-def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:
+def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[CopiedTransaction]) -> None:
     """Insert new rows of ``transaction``, by COPY."""
     if rows:
         stored_at_us = now_us()
@@ -78,13 +78,13 @@ def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionR
             copy.write(copy_rows.COPY_HEADER + b"".join(packed) + copy_rows.COPY_TRAILER)
 
 
-def update_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:
+def update_rows(connection: psycopg.Connection[Any], rows: Sequence[CopiedTransaction]) -> None:
     """Update rows of ``transaction`` that are stored already."""
     if rows:
         connection.cursor().executemany(_UPDATE_TRANSACTION, [_parameters(row) for row in rows])
 
 
-def count_by_actor(connection: psycopg.Connection[Any], row: TransactionRow) -> None:
+def count_by_actor(connection: psycopg.Connection[Any], row: CopiedTransaction) -> None:
     """Add each actor's totals to its first entry in ``actors``, after the changes are stored."""
     entries, first = row.actors or [], dict[str | None, dict[str, Any]]()
     for entry in entries:
@@ -125,7 +125,7 @@ def datetime_of(time_us: int | None) -> dt.datetime | None:
     return None if time_us is None else datetime_from_us(time_us)
 
 
-def _parameters(row: TransactionRow) -> dict[str, object]:
+def _parameters(row: CopiedTransaction) -> dict[str, object]:
     documents = {name: getattr(row, name) for name in _JSON}
     return {
         "id": row.id,
@@ -218,7 +218,7 @@ class PreparedEndings:
             row.set_commit_time(event.commit_time_us)
             ended = row.id, row.state, row.changes
         portion.transitions.append(
-            Transition(ended[0], ended[1], event.commit_lsn, event.commit_time_us)
+            StateTransition(ended[0], ended[1], event.commit_lsn, event.commit_time_us)
         )
 
     def roll_back(self, portion: Portion, event: PreparedRolledBack) -> None:
@@ -234,7 +234,7 @@ class PreparedEndings:
             ended = row.id, row.state, row.changes
         transaction_id, state, changes = ended
         portion.rolled_back_changes += changes
-        portion.transitions.append(Transition(transaction_id, state, end_lsn, time_us))
+        portion.transitions.append(StateTransition(transaction_id, state, end_lsn, time_us))
         self._connection.execute(
             TOMBSTONE, [transaction_id, event.xid, lsn_text(end_lsn), datetime_of(time_us), changes]
         )
@@ -268,9 +268,9 @@ class PreparedEndings:
 
     def _unknown(
         self, portion: Portion, event: PreparedCommitted | PreparedRolledBack
-    ) -> TransactionRow:
+    ) -> CopiedTransaction:
         """Return a row for the end of a transaction whose prepare was never received."""
-        row = TransactionRow(
+        row = CopiedTransaction(
             id=self._next_id(),
             incarnation_id=self._incarnation_id,
             received_at_us=now_us(),

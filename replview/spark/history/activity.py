@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from replview.parquet.slice_schemas import PARTITION, Column
-from replview.spark.history.datasets import Dataset, Incarnation
+from replview.parquet.slice_schemas import PARTITION, SliceColumn
+from replview.spark.history.datasets import Dataset, ExportedIncarnation
 from replview.spark.history.engines import DataFrame, Expression, F, Session, Window
 from replview.spark.history.reach import WHOLE, HistoryRange, span_doubts, truncations
 from replview.spark.history.results import Result, masked_of
@@ -124,7 +124,7 @@ def _counts() -> list[Any]:
 
 
 def transaction_sizes(
-    session: Session, incarnation: Incarnation, span: HistoryRange = WHOLE
+    session: Session, incarnation: ExportedIncarnation, span: HistoryRange = WHOLE
 ) -> Result:
     """Compute exact percentiles of the sizes of transactions.
 
@@ -163,7 +163,11 @@ def transaction_sizes(
 
 
 def transaction_rates(
-    session: Session, incarnation: Incarnation, span: HistoryRange = WHOLE, *, every: str = "minute"
+    session: Session,
+    incarnation: ExportedIncarnation,
+    span: HistoryRange = WHOLE,
+    *,
+    every: str = "minute",
 ) -> Result:
     """Count the transactions committed in each minute (hour, day …; UTC) that has some.
 
@@ -190,7 +194,7 @@ def transaction_rates(
     return Result(frame, not reasons, reasons, {"life": incarnation.name, "every": every})
 
 
-def _committed(session: Session, incarnation: Incarnation, span: HistoryRange) -> DataFrame:
+def _committed(session: Session, incarnation: ExportedIncarnation, span: HistoryRange) -> DataFrame:
     """Return the stream's transactions, without baselines and messages outside of transactions."""
     counted: Any = F.col("inserts") + F.col("updates") + F.col("deletes") + F.col("truncates")
     found = incarnation.transactions(session).where(F.col("state") == "committed")
@@ -304,18 +308,18 @@ def _with_moves(rows: DataFrame, columns: int) -> DataFrame:
     })  # fmt: skip
 
 
-def _sent(column: Column) -> Expression:
+def _sent(column: SliceColumn) -> Expression:
     return ~F.array_contains("_not_sent", column.source_name)
 
 
-def _digest(column: Column) -> Expression:
+def _digest(column: SliceColumn) -> Expression:
     """Return a hash of a value, including one that its column cannot hold."""
     # A hash ignores nulls, so add whether each part is null.
     value, text = F.col(tick(column.name)), raw(column)
     return F.xxhash64(value.isNull(), value, text.isNull(), text)
 
 
-def _events(columns: Sequence[Column]) -> Expression:
+def _events(columns: Sequence[SliceColumn]) -> Expression:
     """Return what a change did to visible columns: ``array<struct<operation, column>>``."""
 
     def event(operation: str, column: str | None) -> Expression:

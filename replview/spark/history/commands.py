@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from decoder.scalars import LSN
-from replview.spark.history.datasets import Dataset, Incarnation, Moment
+from replview.spark.history.datasets import Dataset, ExportedIncarnation, Moment
 from replview.spark.history.engines import MOST_FOR_DUCKDB, VARIABLE, Session
 from replview.spark.history.reach import HistoryRange
 from replview.spark.history.results import Result, without_masked
@@ -40,14 +40,14 @@ class Question:
     """A job with its options, and the tables that they name below the root."""
 
     options: argparse.Namespace
-    incarnation: Incarnation
+    incarnation: ExportedIncarnation
     #: Tables of the job; empty for a job about transactions.
     tables: Sequence[Dataset]
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Self:
         """Find the tables that the options name. Raises ``SparkProblem``, ``TargetProblem``."""
-        incarnation = Incarnation.find(options.root, options.life)
+        incarnation = ExportedIncarnation.find(options.root, options.life)
         groups = JOBS[options.name][1]
         if "table" in groups:
             return cls(options, incarnation, [incarnation.table(options.table)])

@@ -14,7 +14,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from decoder.scalars import LSN
-from replview.parquet.slice_schemas import EVENTS, PARTITION, TRANSACTIONS, Column
+from replview.parquet.slice_schemas import EVENTS, PARTITION, TRANSACTIONS, SliceColumn
 from replview.parquet.slices import Slice, SliceTable, TableVersion
 from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import document_oids
@@ -64,7 +64,7 @@ def committed_by(frame: DataFrame, moment: Moment, *, time: str) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Incarnation:
+class ExportedIncarnation:
     """An incarnation of a slot below an export's root: tables, transactions, events, manifests."""
 
     root: Target
@@ -219,7 +219,7 @@ class WholeSlice:
     #: Transactions that the store had deleted: ``after < commit_seq <= through``.
     deleted: tuple[tuple[int, int], ...]
     #: Times in which changes of a table may not have been published.
-    lapses: tuple["Lapse", ...] = ()
+    lapses: tuple["ExportedLapse", ...] = ()
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -234,7 +234,7 @@ class WholeSlice:
         gaps = (gap for gap in document.get("gaps", ()) if gap["kind"] == "deleted")
         deleted = ((gap["after_seq"], gap["through_seq"]) for gap in gaps)
         lapses = (
-            Lapse(gap["oid"], _lsn(gap["from_lsn"]), _lsn(gap["to_lsn"]), gap["why"])
+            ExportedLapse(gap["oid"], _lsn(gap["from_lsn"]), _lsn(gap["to_lsn"]), gap["why"])
             for gap in document.get("gaps", ())
             if gap["kind"] == "unpublished"
         )
@@ -243,7 +243,7 @@ class WholeSlice:
 
 
 @dataclass(frozen=True)
-class Lapse:
+class ExportedLapse:
     """A time in which changes of a table may not have been published."""
 
     oid: int
@@ -271,7 +271,7 @@ class _Held:
 class Dataset:
     """Everything that is exported of one table."""
 
-    incarnation: Incarnation
+    incarnation: ExportedIncarnation
     #: Names ``schema.table``, last one last.
     names: tuple[str, ...]
     #: Roots in the order of history.
@@ -280,7 +280,7 @@ class Dataset:
     @classmethod
     def find(cls, root: str, table: str, incarnation: str | None = None) -> "Dataset":
         """Return the dataset of a table below an export's root. Raises ``SparkProblem``."""
-        return Incarnation.find(root, incarnation).table(table)
+        return ExportedIncarnation.find(root, incarnation).table(table)
 
     @cached_property
     def relation(self) -> SliceTable:
@@ -299,7 +299,7 @@ class Dataset:
 
     @property
     def described(self) -> dict[str, object]:
-        """Return details that identify the table, as ``Incarnation.table`` accepts them."""
+        """Return details that identify the table, as ``ExportedIncarnation.table`` accepts them."""
         others = [
             f"{name}-{each.oid}"
             for each in self.incarnation.tables
@@ -317,7 +317,7 @@ class Dataset:
         return self.name in plain or not {*self.names}.difference(others).isdisjoint(plain)
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[SliceColumn]:
         """Return the table's own columns in the files, over all versions."""
         return self.relation.columns
 
@@ -326,13 +326,13 @@ class Dataset:
         versions = self.relation.versions
         return next((each for each in versions if each.number == number), versions[-1])
 
-    def columns_of(self, version: TableVersion) -> list[Column]:
+    def columns_of(self, version: TableVersion) -> list[SliceColumn]:
         """Return the columns of a version in its order, as they are in the files."""
         known = {column.source_name: column for column in self.columns}
         names = [str(column["name"]) for column in version.columns]
         return [known[name] for name in names if name in known]
 
-    def lacking(self, column: Column) -> list[int]:
+    def lacking(self, column: SliceColumn) -> list[int]:
         """Return the numbers of the versions without this column."""
         return [
             version.number
@@ -354,7 +354,7 @@ class Dataset:
         return any(self.keys)
 
     @property
-    def key_columns(self) -> list[Column]:
+    def key_columns(self) -> list[SliceColumn]:
         """Return the columns of all keys. Raises ``SparkProblem`` if there is no key."""
         if not self.tells_rows_apart:
             raise SparkProblem(
@@ -376,6 +376,6 @@ class Dataset:
         return reduce(lambda before, more: before.unionByName(more), frames)
 
 
-def _which(found: Sequence[Incarnation]) -> str:
+def _which(found: Sequence[ExportedIncarnation]) -> str:
     names = ", ".join(sorted(incarnation.name for incarnation in found))
     return f"choose one of: {names}" if found else "export a slice there first"

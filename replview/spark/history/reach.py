@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from decoder.scalars import LSN
-from replview.parquet.slice_schemas import PARTITION, Column
+from replview.parquet.slice_schemas import PARTITION, SliceColumn
 from replview.parquet.slices import Slice
 from replview.spark.history.datasets import (
     Dataset,
-    Incarnation,
+    ExportedIncarnation,
     Moment,
     by_then,
     committed_by,
@@ -34,7 +34,7 @@ class Reach:
     baselines: tuple[int, ...]
     truncations: Truncations
     #: Columns that an update left out.
-    unsent: tuple[Column, ...]
+    unsent: tuple[SliceColumn, ...]
     #: Number of changes without a key.
     keyless: int
 
@@ -158,7 +158,7 @@ def lapses(dataset: Dataset, low: int, high: int | None) -> Iterator[str]:
     yield from sorted(found)
 
 
-def deleted(incarnation: Incarnation, after: int, last: int) -> int:
+def deleted(incarnation: ExportedIncarnation, after: int, last: int) -> int:
     """Return how many transactions ``after < commit_seq <= last`` the store had deleted."""
     return sum(
         max(0, min(through, last) - max(begin, after))
@@ -168,7 +168,7 @@ def deleted(incarnation: Incarnation, after: int, last: int) -> int:
 
 
 def holes(
-    incarnation: Incarnation, after: int, last: int, *, dataset: Dataset | None = None
+    incarnation: ExportedIncarnation, after: int, last: int, *, dataset: Dataset | None = None
 ) -> Iterator[str]:
     """Yield what manifests do not cover of the transactions ``after < commit_seq <= last``.
 
@@ -237,7 +237,10 @@ WHOLE = HistoryRange()
 
 
 def span_doubts(
-    session: Session, incarnation: Incarnation, span: HistoryRange, datasets: Sequence[Dataset] = ()
+    session: Session,
+    incarnation: ExportedIncarnation,
+    span: HistoryRange,
+    datasets: Sequence[Dataset] = (),
 ) -> tuple[str, ...]:
     """Return sentences that say why the export may lack a part of the span; empty if it does not.
 

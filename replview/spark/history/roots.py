@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from replview.parquet.slice_schemas import CHANGE_FIELDS, PARTITION, Column
+from replview.parquet.slice_schemas import CHANGE_FIELDS, PARTITION, SliceColumn
 from replview.parquet.slices import SliceTable, TableVersion
 from replview.parquet.writing import layout
 from replview.parquet.writing.targets import Target
@@ -77,7 +77,7 @@ def merged(tables: Sequence[SliceTable], name: str) -> SliceTable:
 
 
 def as_one(
-    session: Session, frame: DataFrame, own: Sequence[Column], wanted: Sequence[Column]
+    session: Session, frame: DataFrame, own: Sequence[SliceColumn], wanted: Sequence[SliceColumn]
 ) -> DataFrame:
     """Return the rows of a root with columns and types of the whole table."""
     there = {column.source_name: column for column in own}

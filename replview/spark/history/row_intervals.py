@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from replview.parquet.slice_schemas import Column
+from replview.parquet.slice_schemas import SliceColumn
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.engines import DataFrame, Expression, F, Window
 from replview.spark.quoting import tick
@@ -41,17 +41,17 @@ _STRETCH_BITS = 26
 Truncation = tuple[int, int]
 
 
-def held(column: Column) -> bool:
+def held(column: SliceColumn) -> bool:
     """Return whether values of the column are never in ``_pg_raw``."""
     return column.arrow in _ALWAYS_HELD
 
 
-def raw(column: Column) -> Expression:
+def raw(column: SliceColumn) -> Expression:
     """Return the text of a value that its column cannot hold; null if it can."""
     return F.try_element_at("_pg_raw", F.lit(column.source_name))
 
 
-def key_names(keys: Sequence[Column]) -> list[str]:
+def key_names(keys: Sequence[SliceColumn]) -> list[str]:
     """Return the names of the columns that ``placed`` adds for a key."""
     return [f"_key{n}" for n in range(len(keys))] + [
         f"_key{n}_raw" for n, column in enumerate(keys) if not held(column)
@@ -224,7 +224,7 @@ class Unsent:
     """Columns that an update left out, because a large value was unchanged."""
 
     dataset: Dataset
-    columns: Sequence[Column]
+    columns: Sequence[SliceColumn]
 
     def known(self, number: int) -> str:
         """Return the name of a column's last known value: ``struct<value, raw>``, or null."""
@@ -249,13 +249,13 @@ class Unsent:
         })  # fmt: skip
         return self._followed(rows) if moves else rows
 
-    def sent(self, column: Column) -> Expression:
+    def sent(self, column: SliceColumn) -> Expression:
         """Return the test for a row that has the column's value."""
         sent = ~F.array_contains("_not_sent", column.source_name)
         lacking = self.dataset.lacking(column)
         return sent & ~F.col("_relation_version").isin(lacking) if lacking else sent
 
-    def _cell(self, column: Column) -> Expression:
+    def _cell(self, column: SliceColumn) -> Expression:
         text = F.lit(None).cast("string") if held(column) else raw(column)
         return F.struct(F.col(tick(column.name)).alias("value"), text.alias("raw"))
 

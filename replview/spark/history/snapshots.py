@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from decoder.scalars import LSN
-from replview.parquet.slice_schemas import TIMESTAMPTZ, Column
+from replview.parquet.slice_schemas import TIMESTAMPTZ, SliceColumn
 from replview.parquet.slices import TableVersion
 from replview.spark.history import row_intervals
 from replview.spark.history.datasets import END, Dataset, Moment
@@ -67,7 +67,7 @@ def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str,
 
 
 def filled_rows(
-    frame: DataFrame, dataset: Dataset, columns: list[Column], unsent: row_intervals.Unsent
+    frame: DataFrame, dataset: Dataset, columns: list[SliceColumn], unsent: row_intervals.Unsent
 ) -> DataFrame:
     """Return rows with the last known values in their columns, and ``_unknown``."""
     number = {column.source_name: n for n, column in enumerate(unsent.columns)}

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from replview.store.read.lapses import lapse_text
-from replview.store.read.rows import Slot
+from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
 from replview.store.read.table_coverage import OPERATIONS, TableCoverage, table_coverage
 
@@ -163,7 +163,7 @@ class Gap:
 class Coverage:
     """The extent of one slot's record, and of one table in it."""
 
-    slot: Slot
+    slot: QueriedSlot
     #: Number of incarnations the slot has had; 0: nothing was recorded yet.
     incarnations: int
     #: Beginning of what the store still holds: retention may have deleted earlier days
@@ -239,7 +239,7 @@ class Coverage:
 
 def coverage_of(
     session: ReadSession,
-    slot: Slot,
+    slot: QueriedSlot,
     *,
     table: tuple[str, str] | None = None,
     since: dt.datetime | None = None,
@@ -294,7 +294,7 @@ def _beginning(
     return recorded_since, lsn
 
 
-def _stored_until(slot: Slot, sampled_at: dt.datetime | None) -> dt.datetime | None:
+def _stored_until(slot: QueriedSlot, sampled_at: dt.datetime | None) -> dt.datetime | None:
     """Return the time of the last stored commit, or of a later sample the record has reached."""
     sampled = sampled_at and sampled_at - dt.timedelta(seconds=_SAMPLE_SECONDS)
     return max(filter(None, (slot.last_commit_time, sampled)), default=None)

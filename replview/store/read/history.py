@@ -23,7 +23,7 @@ ENDED_STATES = ("aborted", "rolled back")
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class TransitionRow:
     """A change of state of a streamed or two-phase transaction."""
 
     state: str
@@ -105,15 +105,15 @@ def transaction_by_id(session: ReadSession, transaction_id: int) -> TransactionR
     return found[0] if found and found[0].state not in HIDDEN_STATES else None
 
 
-def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list[Transition]]:
+def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list[TransitionRow]]:
     """Return the transitions of each transaction, in order; one without transitions is absent."""
     sql = """
         SELECT transaction_id, state, lsn::text, source_time, recorded_at FROM transition
         WHERE transaction_id = ANY(%s) ORDER BY id
     """
-    found: dict[int, list[Transition]] = {}
+    found: dict[int, list[TransitionRow]] = {}
     for transaction_id, state, lsn, source_time, recorded_at in session.rows(sql, [list(ids)]):
-        at = Transition(state, LSN.parse(lsn) if lsn else None, source_time, recorded_at)
+        at = TransitionRow(state, LSN.parse(lsn) if lsn else None, source_time, recorded_at)
         found.setdefault(transaction_id, []).append(at)
     return found
 

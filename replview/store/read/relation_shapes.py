@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from replview.store.read.rows import Slot
+from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
 from replview.store.read.table_names import CHOSEN, chosen_values, is_chosen_sql
 
@@ -73,12 +73,14 @@ def shapes_by_id(session: ReadSession, ids: Collection[int]) -> list[VersionShap
     return _read(session, "v.id = ANY(%s)", [list(ids)]) if ids else []
 
 
-def shapes_of_slot(session: ReadSession, slot: Slot) -> list[VersionShape]:
+def shapes_of_slot(session: ReadSession, slot: QueriedSlot) -> list[VersionShape]:
     """Return all shapes of all tables of a slot."""
     return _read(session, "r.slot_id = %s", [slot.pk])
 
 
-def shapes_named(session: ReadSession, slot: Slot, names: Collection[str]) -> list[VersionShape]:
+def shapes_named(
+    session: ReadSession, slot: QueriedSlot, names: Collection[str]
+) -> list[VersionShape]:
     """Return all shapes of the tables that have, or had, one of these names.
 
     Names have the form of ``read_table_word``.

@@ -38,7 +38,7 @@ SEPARATOR = "\x1f"
 NULL_MARK = "\x00"
 
 
-class Slot(Protocol):
+class QueriedSlot(Protocol):
     """The attributes of a slot that queries need."""
 
     pk: Any
@@ -55,7 +55,7 @@ class Slot(Protocol):
     options: Any
 
 
-class Relation(Protocol):
+class QueriedRelation(Protocol):
     """The attributes of a slot's table that queries need."""
 
     pk: Any

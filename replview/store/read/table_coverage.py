@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from decoder.scalars import LSN
-from replview.store.read.rows import Slot
+from replview.store.read.rows import QueriedSlot
 from replview.store.read.seen import seen_definition
 from replview.store.read.session import ReadSession
 
@@ -86,7 +86,7 @@ class TableCoverage:
 
 def table_coverage(
     session: ReadSession,
-    slot: Slot,
+    slot: QueriedSlot,
     schema: str,
     table: str,
     until: dt.datetime | None,
@@ -117,7 +117,7 @@ def table_coverage(
 
 
 def _seen_filter(
-    session: ReadSession, slot: Slot, name: tuple[str, str], row_filter: str | None
+    session: ReadSession, slot: QueriedSlot, name: tuple[str, str], row_filter: str | None
 ) -> str | None:
     """Return the row filter, without its text where the reader may not see the values in it."""
     visibility = session.visibility

@@ -127,7 +127,7 @@ class Claim:
 
 
 @dataclass(slots=True, eq=False)
-class TransactionRow:
+class CopiedTransaction:
     """A row of ``transaction`` that is being built. Times are microseconds since 2000-01-01 UTC."""
 
     id: int

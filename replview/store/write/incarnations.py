@@ -63,7 +63,7 @@ class SlotRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Incarnation:
+class SessionIncarnation:
     """An incarnation that a session records into."""
 
     id: int
@@ -96,7 +96,7 @@ def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
     return SlotRow(**{**row, "checkpoint_lsn": None if lsn is None else LSN.parse(lsn)})
 
 
-def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> Incarnation:
+def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> SessionIncarnation:
     """Continue the current incarnation: hide what a former session received only in part."""
     assert slot.incarnation_id is not None
     assert slot.number is not None
@@ -111,7 +111,7 @@ def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> 
         ).fetchone()
     assert row is not None
     checkpoint_lsn = LSN(0) if row[1] is None else LSN.parse(row[1])
-    return Incarnation(slot.incarnation_id, slot.number, row[0], checkpoint_lsn, first_seen)
+    return SessionIncarnation(slot.incarnation_id, slot.number, row[0], checkpoint_lsn, first_seen)
 
 
 def begin(
@@ -124,7 +124,7 @@ def begin(
     started_lsn: LSN,
     reason: str,
     keep_prepared_until: LSN | None = None,
-) -> Incarnation:
+) -> SessionIncarnation:
     """Begin a new incarnation at ``started_lsn``, and hide what the former one left open.
 
     Transactions prepared before ``keep_prepared_until`` go over to the new incarnation, which will
@@ -151,7 +151,7 @@ def begin(
             "WHERE id = %s",
             [row[0], str(started_lsn), slot.id],
         )
-    return Incarnation(int(row[0]), number, 0, started_lsn, first_seen)
+    return SessionIncarnation(int(row[0]), number, 0, started_lsn, first_seen)
 
 
 def last_seq_until(connection: psycopg.Connection[Any], incarnation_id: int, lsn: LSN) -> int:

@@ -15,7 +15,7 @@ from replview.health.source_state import SourceState
 from replview.store.models import Slot, SourceLook
 from replview.store.read.changes.records import utc_text
 from replview.store.read.coverage import Gap, coverage_of
-from replview.store.read.rows import Slot as SlotOnRecord
+from replview.store.read.rows import QueriedSlot as SlotOnRecord
 from replview.store.read.table_coverage import TableCoverage
 from replview.text.parsing import name_parts
 from replview.ui.api.answers import BadRequest

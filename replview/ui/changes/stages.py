@@ -60,7 +60,7 @@ class StateSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lifecycle:
+class LifecycleDrawing:
     """The states of a transaction and their drawing."""
 
     steps: list[Stage]
@@ -87,7 +87,7 @@ class Lifecycle:
         return "; ".join(parts) + ("" if self.end else "; still open")
 
 
-def lifecycle_of(row: Any, transitions: Iterable[Any], now: datetime) -> Lifecycle | None:
+def lifecycle_of(row: Any, transitions: Iterable[Any], now: datetime) -> LifecycleDrawing | None:
     """Return the lifecycle of a ``Transaction`` or its history row; None for a plain one."""
     steps = _steps(row, transitions)
     if not any(step.state in _BEFORE for step in steps):
@@ -98,7 +98,7 @@ def lifecycle_of(row: Any, transitions: Iterable[Any], now: datetime) -> Lifecyc
         for step, following in zip(steps, [*steps[1:], None], strict=True)
         if step.state not in _ENDS
     ]
-    return Lifecycle(steps=_in_order(steps), spans=_spans(lasted), end=end)
+    return LifecycleDrawing(steps=_in_order(steps), spans=_spans(lasted), end=end)
 
 
 def _steps(row: Any, transitions: Iterable[Any]) -> list[Stage]:

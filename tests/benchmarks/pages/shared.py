@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Sequence
 
 from replview.store.read.days import transaction_id
-from replview.store.write.copy_rows import TransactionRow
+from replview.store.write.copy_rows import CopiedTransaction
 from tests.benchmarks.pages.scale import CHANGE_WAL_BYTES, Plan
 
 #: Of a row's pgoutput message, about.
@@ -23,11 +23,11 @@ def shared_row(
     first_id: int,
     incarnations: Sequence[int],
     counts: Sequence[dict[int, list[int]]],
-) -> TransactionRow:
+) -> CopiedTransaction:
     """The row of a transaction that all processes wrote, by what each counted."""
     time_us = plan.time_us(n)
     large = n == plan.large
-    row = TransactionRow(
+    row = CopiedTransaction(
         id=identifier(first_id + n, time_us),
         incarnation_id=incarnations[int(n >= plan.second_incarnation)],
         received_at_us=time_us,
@@ -50,7 +50,7 @@ def shared_row(
     return row
 
 
-def sum_up(row: TransactionRow, size: int) -> None:
+def sum_up(row: CopiedTransaction, size: int) -> None:
     for inserts, updates, deletes, truncates in row.relations.values():
         row.inserts += inserts
         row.updates += updates

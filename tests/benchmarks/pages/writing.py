@@ -16,7 +16,7 @@ import psycopg
 
 from replview.store.write.copy_rows import (
     NULL,
-    TransactionRow,
+    CopiedTransaction,
     pack_jsonb,
     pack_seq_lsn,
     pack_subxid,
@@ -102,7 +102,7 @@ class Writer:
             table.at(n)
         return found
 
-    def _row(self, n: int) -> TransactionRow:
+    def _row(self, n: int) -> CopiedTransaction:
         """The transaction's row without its counts."""
         plan, task = self.plan, self.task
         time_us = plan.time_us(n)
@@ -114,7 +114,7 @@ class Writer:
             lasted_us = int(10_000 * 2.6e7 ** self.draw.random())
             lasted_us = min(lasted_us, time_us - plan.start_us)
         second = int(n >= plan.second_incarnation)
-        row = TransactionRow(
+        row = CopiedTransaction(
             id=identifier(task.first_id + n, time_us - lasted_us),
             incarnation_id=task.incarnations[second],
             received_at_us=time_us - lasted_us + 40_000,
@@ -135,7 +135,7 @@ class Writer:
         self._name(row, n)
         return row
 
-    def _name(self, row: TransactionRow, n: int) -> None:
+    def _name(self, row: CopiedTransaction, n: int) -> None:
         """Who did it, and where it came from."""
         draw = self.draw
         if n % 20 == 13:
@@ -184,7 +184,7 @@ class Writer:
             self._tombstone(row, len(aborted))
         self._done(row, size)
 
-    def _done(self, row: TransactionRow, size: int) -> None:
+    def _done(self, row: CopiedTransaction, size: int) -> None:
         batch = self.batch
         batch.size_bytes += size * 400 + 300
         time_us = row.commit_time_us or row.ended_at_us or row.received_at_us
@@ -194,12 +194,12 @@ class Writer:
                 at = moment(at_us)
                 batch.transitions.append((row.id, state, None, at, at))
 
-    def _tombstone(self, row: TransactionRow, changes: int) -> None:
+    def _tombstone(self, row: CopiedTransaction, changes: int) -> None:
         row.aborted_changes = changes
         at = None if row.commit_time_us is None else moment(row.commit_time_us)
         self.batch.tombstones.append((row.id, row.xid + 1, None, at, changes, False))  # type: ignore[operator]
 
-    def _message(self, row: TransactionRow) -> Piece:
+    def _message(self, row: CopiedTransaction) -> Piece:
         """A logical message: who it is, or the application's own word."""
         transactional = row.state != "message"
         content = json.dumps({"actor": row.actor, **(row.context or {})})

@@ -110,11 +110,11 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         transaction_sizes,
         who_changed,
     )
-    from replview.spark.history.datasets import END, Dataset, Incarnation, Moment
+    from replview.spark.history.datasets import END, Dataset, ExportedIncarnation, Moment
     from replview.spark.history.reach import HistoryRange
     from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 
-    incarnation, orders = Incarnation.find(root), Dataset.find(root, "public.orders")
+    incarnation, orders = ExportedIncarnation.find(root), Dataset.find(root, "public.orders")
     whole = HistoryRange(None, None, None, None)
     # Commit LSNs of the store's transactions go by the thousand.
     middle = changes // PER_TRANSACTION // 2 * 1000

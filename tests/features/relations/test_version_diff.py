@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replview.text.formats import short_type
-from replview.ui.versions import Carried, Column, Shape, compare, rename_candidates, summary
+from replview.ui.versions import Carried, Shape, VersionColumn, compare, rename_candidates, summary
 
 INT, TEXT, CUSTOM = (20, -1), (25, -1), (16400, -1)
 
@@ -16,7 +16,7 @@ def shape(*columns: Any, **values: Any) -> Shape:
     """``shape(("id", INT), ("note", TEXT))``; known by id."""
     known = {"number": 1, "schema": "public", "table": "orders", "replica_identity": "DEFAULT",
              "key_columns": ("id",)}  # fmt: skip
-    made = tuple(Column(name, str(kind), kind, name == "id") for name, kind in columns)
+    made = tuple(VersionColumn(name, str(kind), kind, name == "id") for name, kind in columns)
     return Shape(columns=made, **(known | values))
 
 
@@ -82,8 +82,8 @@ def test_values_of_stored_rows_decide(equal: int, kind: str) -> None:
 
 
 def test_types_with_their_modifiers() -> None:
-    before = Shape(1, "public", "t", "FULL", (Column("n", "numeric(10,2)", (1700, 655366)),))
-    after = Shape(2, "public", "t", "FULL", (Column("n", "numeric(12,2)", (1700, 786438)),))
+    before = Shape(1, "public", "t", "FULL", (VersionColumn("n", "numeric(10,2)", (1700, 655366)),))
+    after = Shape(2, "public", "t", "FULL", (VersionColumn("n", "numeric(12,2)", (1700, 786438)),))
 
     (row,) = compare(before, after).changed
     assert row.words == ("type changed",)

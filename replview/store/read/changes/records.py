@@ -11,7 +11,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from replview.store.read.rows import ChangeRow, Slot, TransactionRow
+from replview.store.read.rows import ChangeRow, QueriedSlot, TransactionRow
 
 OPERATIONS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message",
               "S": "snapshot"}  # fmt: skip
@@ -26,7 +26,7 @@ Record = dict[str, Any]
 _COUNTS = ("insert", "update", "delete", "truncate")
 
 
-def transaction_part(transaction: TransactionRow, slot: Slot, incarnation: int) -> Record:
+def transaction_part(transaction: TransactionRow, slot: QueriedSlot, incarnation: int) -> Record:
     """Return the fields that all records of a transaction share; ``incarnation`` is its number."""
     return {
         "slot": slot.name, "incarnation": incarnation, "transaction": transaction.id,

@@ -20,7 +20,7 @@ from replview.store.read.row_history.before_images import before_images
 from replview.store.read.row_history.events import change_name
 from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
-from replview.store.read.rows import Slot, TransactionRow
+from replview.store.read.rows import QueriedSlot, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 
@@ -101,7 +101,9 @@ class Selection:
     trouble: str = ""
 
     @classmethod
-    def from_words(cls, session: ReadSession, slot: Slot, words: Mapping[str, object]) -> Self:
+    def from_words(
+        cls, session: ReadSession, slot: QueriedSlot, words: Mapping[str, object]
+    ) -> Self:
         """Read the parameters of an address or the options of a command; never raises."""
         wanted = WantedChanges.from_words(slot, words)
         pairs = {name[4:]: str(words[name]) for name in words if name.startswith("key.")}

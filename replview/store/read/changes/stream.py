@@ -10,7 +10,7 @@ import orjson
 from replview.store.read.changes.records import Record, as_json, table_part, transaction_part
 from replview.store.read.changes.scan import Found
 from replview.store.read.history_places import incarnations_of
-from replview.store.read.rows import Slot, TransactionRow
+from replview.store.read.rows import QueriedSlot, TransactionRow
 from replview.store.read.session import ReadSession
 
 #: Changes, and transactions, in memory at once.
@@ -29,7 +29,7 @@ class Cursor:
 class RecordWriter:
     """A writer of records for one slot's changes, which remembers what they share."""
 
-    def __init__(self, session: ReadSession, slot: Slot) -> None:
+    def __init__(self, session: ReadSession, slot: QueriedSlot) -> None:
         self._session = session
         self._slot = slot
         self._numbers: dict[int, int] = {}
@@ -82,7 +82,7 @@ class RecordWriter:
         return self._transaction[1]
 
 
-def last_cursor(session: ReadSession, slot: Slot) -> Cursor | None:
+def last_cursor(session: ReadSession, slot: QueriedSlot) -> Cursor | None:
     """Return the end of the slot's history now; None while the slot has no incarnation."""
     last = max(incarnations_of(session, slot.pk), key=lambda each: each.number, default=None)
     return None if last is None else Cursor(last.number, last.commit_seq)

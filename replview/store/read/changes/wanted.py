@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from replview.store.read.mask_rules import table_readings
 from replview.store.read.relation_shapes import VersionShape, shapes_named, shapes_of_slot
-from replview.store.read.rows import Slot
+from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import Conditions, conditions_of
 from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
@@ -27,7 +27,7 @@ COUNTED = ("committed", "message", "snapshot")
 class WantedChanges:
     """A filter of the changes of one slot; without conditions it matches all of them."""
 
-    slot: Slot
+    slot: QueriedSlot
     filter: TransactionFilter = field(default_factory=TransactionFilter)
     where: ValueFilter = field(default_factory=ValueFilter)
     #: Identifier of the only transaction to read; None: all.
@@ -40,7 +40,7 @@ class WantedChanges:
     )
 
     @classmethod
-    def from_words(cls, slot: Slot, words: Mapping[str, object]) -> Self:
+    def from_words(cls, slot: QueriedSlot, words: Mapping[str, object]) -> Self:
         """Read the parameters of an address or the options of a command; never raises."""
         given = dict(words.items())
         tables = ",".join(str(given[name]) for name in ("tables", "table") if given.get(name))

@@ -18,7 +18,7 @@ from replview.store.read.row_history.replay import FIRST, LAST, KnownRow, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.row_history.spans import KeyPeriod
-from replview.store.read.rows import OPEN_END, RowPosition, RowStep, Slot
+from replview.store.read.rows import OPEN_END, QueriedSlot, RowPosition, RowStep
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.neighbours import versions_around
@@ -167,7 +167,7 @@ def bounded(
 
 def row_as_of(
     session: ReadSession,
-    slot: Slot,
+    slot: QueriedSlot,
     relation_id: int,
     key: Mapping[str, str | None],
     *,

@@ -72,7 +72,7 @@ _BREAKS = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Truncation:
+class TableTruncation:
     """A table was emptied."""
 
     relation_id: int
@@ -121,7 +121,7 @@ _AFFECTING = {True: frozenset("UDT"), False: frozenset("IU"), None: frozenset("I
 class Breaks:
     """The breaks of some tables in some incarnations."""
 
-    truncations: list[Truncation] = field(default_factory=list)
+    truncations: list[TableTruncation] = field(default_factory=list)
     #: ``{(table, incarnation): places}`` at which rows may have changed unseen. Table 0 stands for
     #: any table, where a transaction was left out.
     _unseen: dict[tuple[int, int], list[RowPosition]] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Breaks:
     lapses: list[Lapse] = field(default_factory=list)
     _truncated: dict[tuple[int, int], list[RowPosition]] = field(default_factory=dict)
 
-    def add(self, truncation: Truncation) -> None:
+    def add(self, truncation: TableTruncation) -> None:
         """Add a truncation."""
         self.truncations.append(truncation)
         of = (truncation.relation_id, truncation.incarnation_id)
@@ -246,7 +246,7 @@ def read_breaks(
         commit = OPEN_END if commit is None else commit
         if kind == "T":
             place = (commit, 1, lsn, seq)
-            found.add(Truncation(relation_id, incarnation, place, transaction_id, seq, at))
+            found.add(TableTruncation(relation_id, incarnation, place, transaction_id, seq, at))
         elif kind in ("left out", "keyless"):
             found.add_unseen(relation_id, incarnation, (commit, 1, lsn, seq), at)
         elif kind == "S":

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from replview.store.read.row_history.breaks import Breaks, Truncation, read_breaks
+from replview.store.read.row_history.breaks import Breaks, TableTruncation, read_breaks
 from replview.store.read.row_history.events import (
     Cut,
     Cuts,
@@ -18,7 +18,7 @@ from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.other_keys import keyed_otherwise, read_other_keys
 from replview.store.read.row_history.sought_row import At, Keys, SoughtRow
 from replview.store.read.row_history.spans import KeyPeriod, UnsureError, spans_of
-from replview.store.read.rows import OPEN_END, RowStep, Slot
+from replview.store.read.rows import OPEN_END, QueriedSlot, RowStep
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
@@ -63,7 +63,9 @@ class TracedRow:
 class RowFinder(SoughtRow):
     """A finder of the rows of one key."""
 
-    def __init__(self, session: ReadSession, slot: Slot, table: TableRows, keys: Keys) -> None:
+    def __init__(
+        self, session: ReadSession, slot: QueriedSlot, table: TableRows, keys: Keys
+    ) -> None:
         """Look up the table's rows by ``keys``, hashes with their values.
 
         Raises ``KeyProblem`` where the user may not look for rows by these keys.
@@ -223,7 +225,7 @@ class RowFinder(SoughtRow):
                 )
         return {each: sorted(cuts, key=lambda cut: cut[0]) for each, cuts in found.items()}
 
-    def truncation(self, at: At) -> Truncation:
+    def truncation(self, at: At) -> TableTruncation:
         """Return the truncation at a place."""
         return next(
             each

@@ -14,7 +14,7 @@ from replview.store.read.row_history.replay import LAST, Entry, KnownRow, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import IncarnationFacts
 from replview.store.read.row_history.spans import KeyPeriod
-from replview.store.read.rows import RowStep, Slot
+from replview.store.read.rows import QueriedSlot, RowStep
 from replview.store.read.session import ReadSession
 from replview.text.problem import CodedProblem
 
@@ -83,7 +83,7 @@ class RowHistory:
 
 def row_history(
     session: ReadSession,
-    slot: Slot,
+    slot: QueriedSlot,
     relation_id: int,
     key: Mapping[str, str | None],
     *,

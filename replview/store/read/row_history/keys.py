@@ -15,7 +15,7 @@ from replview.store.read.printed import NotOfTypeError, as_printed
 from replview.store.read.relation_shapes import SHAPE_CAME
 from replview.store.read.row_history.recorded_keys import equal_keys, recorded
 from replview.store.read.row_history.shapes import Shapes, Version, key_values
-from replview.store.read.rows import Relation, Slot, signed_hash
+from replview.store.read.rows import QueriedRelation, QueriedSlot, signed_hash
 from replview.store.read.seen import withheld_reason
 from replview.store.read.session import ReadSession
 from replview.text.parsing import plain_name
@@ -46,7 +46,7 @@ class TableRows:
     A table that is dropped and created again, or is on another cluster, has another relation.
     """
 
-    relation: Relation
+    relation: QueriedRelation
     #: The shapes of all relations of the name.
     shapes: Shapes
     relation_ids: tuple[int, ...]
@@ -128,7 +128,7 @@ class _StoredRelation:
 _NAMED = 'slot_id = %s AND schema = %s AND "table" = %s'
 
 
-def _relations(session: ReadSession, where: str, *parameters: Any) -> list[Relation]:
+def _relations(session: ReadSession, where: str, *parameters: Any) -> list[QueriedRelation]:
     """Return relations; of several with the same name, the one that got it last comes first."""
     sql = f"""
         SELECT id, slot_id, schema, "table", current_version_id FROM relation r
@@ -138,7 +138,10 @@ def _relations(session: ReadSession, where: str, *parameters: Any) -> list[Relat
 
 
 def tables_named(
-    session: ReadSession, slot: Slot, name: str, among: Sequence[Relation] | None = None
+    session: ReadSession,
+    slot: QueriedSlot,
+    name: str,
+    among: Sequence[QueriedRelation] | None = None,
 ) -> TableRows | None:
     """Return the slot's table ``schema.table``, or ``table`` alone where the name is unique.
 
@@ -148,21 +151,21 @@ def tables_named(
     return _table(session, found if len(found) == 1 else _relations_named(session, slot, name))
 
 
-def _table(session: ReadSession, found: Sequence[Relation]) -> TableRows | None:
+def _table(session: ReadSession, found: Sequence[QueriedRelation]) -> TableRows | None:
     if not found:
         return None
     ids = tuple(relation.pk for relation in found)
     return TableRows(found[0], Shapes.of(session, ids), ids)
 
 
-def table_of(session: ReadSession, slot: Slot, relation_id: int) -> TableRows | None:
+def table_of(session: ReadSession, slot: QueriedSlot, relation_id: int) -> TableRows | None:
     """Return the table of a relation, with all relations of the same name."""
     found = _relations(session, "slot_id = %s AND id = %s", slot.pk, relation_id)
     named = (_relations(session, _NAMED, slot.pk, one.schema, one.table) for one in found)
     return _table(session, next(named, []))
 
 
-def _relations_named(session: ReadSession, slot: Slot, name: str) -> list[Relation]:
+def _relations_named(session: ReadSession, slot: QueriedSlot, name: str) -> list[QueriedRelation]:
     """Return the relations of a name; none where several schemas have the bare name."""
     for schema, table in table_readings(name):
         if found := _relations(session, _NAMED, slot.pk, schema, table):

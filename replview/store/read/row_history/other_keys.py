@@ -40,7 +40,7 @@ _TIMES = """
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _BoundaryChange:
     """The first or last change of a period in which rows were keyed by these columns."""
 
     relation_id: int
@@ -54,7 +54,7 @@ class _Change:
 class OtherKeys:
     """The places at which changes of some tables name their rows by one key or another."""
 
-    _changes: list[_Change] = field(default_factory=list)
+    _changes: list[_BoundaryChange] = field(default_factory=list)
     _with: dict[tuple[int, frozenset[str]], tuple[Breaks, Breaks]] = field(default_factory=dict)
 
     def added_to(self, breaks: Breaks, key_columns: Collection[str]) -> Breaks:
@@ -111,5 +111,5 @@ def read_other_keys(
         if version is not None and version.key_columns:
             place = (OPEN_END if commit is None else commit, 1, lsn or 0, seq or 0)
             key = frozenset(version.key_columns)
-            changes.append(_Change(relation_id, incarnation, place, time, key))
+            changes.append(_BoundaryChange(relation_id, incarnation, place, time, key))
     return OtherKeys(changes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from replview.store.read.row_history.keys import KeyProblem, TableRows
 from replview.store.read.row_history.other_keys import keyed_otherwise
-from replview.store.read.rows import RowStep, Slot
+from replview.store.read.rows import QueriedSlot, RowStep
 from replview.store.read.session import ReadSession
 
 #: The incarnation's number, followed by a place in the incarnation.
@@ -66,7 +66,9 @@ class IncarnationFacts:
 class SoughtRow:
     """A row to look up, and the incarnations to search."""
 
-    def __init__(self, session: ReadSession, slot: Slot, table: TableRows, keys: Keys) -> None:
+    def __init__(
+        self, session: ReadSession, slot: QueriedSlot, table: TableRows, keys: Keys
+    ) -> None:
         """Look up the table's relations; raise ``KeyProblem`` if the user may not use the keys."""
         if reason := table.withheld(session):
             raise KeyProblem(reason)

@@ -16,7 +16,7 @@ from decoder.scalars import LSN
 from replview.store.read import history_places
 from replview.store.read.rows import TransactionRow
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.reading import FoundIncarnation, Reader, time_at
+from replview.store.read.transactions.reading import FoundIncarnation, TransactionReader, time_at
 from replview.store.read.transactions.streams import Moment, PlacedStream, Stream, UnplacedStream
 from replview.store.read.transactions.transaction_filter import (
     ENDED_STATES,
@@ -143,7 +143,9 @@ def find_transactions(
     each slot that come with it. At least one range of history is read, whatever the budget.
     """
     deadline = time.monotonic() + budget_seconds
-    reader = Reader(session, wanted, backwards=backwards, limit=limit, tables_most=tables_most)
+    reader = TransactionReader(
+        session, wanted, backwards=backwards, limit=limit, tables_most=tables_most
+    )
     at = cursor or Cursor()
     candidates = reader.incarnations(at.seqs)
     found = [each.incarnation for each in candidates]
@@ -163,7 +165,10 @@ def find_transactions(
 
 
 def _streams(
-    reader: Reader, candidates: Sequence[FoundIncarnation], states: frozenset[str], at: Cursor
+    reader: TransactionReader,
+    candidates: Sequence[FoundIncarnation],
+    states: frozenset[str],
+    at: Cursor,
 ) -> list[Stream]:
     """Return the streams that a page merges: each incarnation's commits and ends, and open ones."""
     backwards = reader.backwards
@@ -185,7 +190,7 @@ def _streams(
 
 
 def _merge(
-    reader: Reader, streams: Sequence[Stream], limit: int, deadline: float
+    reader: TransactionReader, streams: Sequence[Stream], limit: int, deadline: float
 ) -> tuple[list[TransactionRow], bool]:
     """Return the rows in reading order, and whether the page is complete."""
     rows: list[TransactionRow] = []

@@ -11,7 +11,7 @@ import orjson
 
 from decoder.scalars import LSN
 from replview.store.read import history_places as places
-from replview.store.read.rows import Slot
+from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
 
 #: Number of places that are read at most where the sums do not reach.
@@ -89,7 +89,11 @@ def neighbours_of(
 
 
 def versions_around(
-    session: ReadSession, slot: Slot, incarnation_id: int, relation_id: int, at: dt.datetime | LSN
+    session: ReadSession,
+    slot: QueriedSlot,
+    incarnation_id: int,
+    relation_id: int,
+    at: dt.datetime | LSN,
 ) -> tuple[int | None, int | None]:
     """Return the shapes of a table before and after a moment or an LSN.
 

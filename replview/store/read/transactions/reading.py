@@ -120,7 +120,7 @@ def time_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> dt.datet
     return at
 
 
-class Reader:
+class TransactionReader:
     """A reader of the transactions that match one filter, in one direction."""
 
     def __init__(
