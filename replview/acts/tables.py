@@ -17,7 +17,7 @@ from replview.acts.publications import look_at_publications, made_by_us
 from replview.catalog.connections import Connection, reading
 from replview.catalog.naming import quoted, some_of, table_parts
 from replview.catalog.plan.plan import Plan
-from replview.catalog.plan.publication_changes import Changes, plan_changes
+from replview.catalog.plan.publication_changes import PublicationChanges, plan_changes
 from replview.catalog.plan.slot_request import fully_usable
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_members, read_publications
@@ -55,7 +55,7 @@ def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = 
 
 def change_tables(
     slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = (), by: str
-) -> Changes:
+) -> PublicationChanges:
     """Run the change in one transaction, and then look at what is published.
 
     Returns the change; a baseline can be taken of its ``joining``. Raises ``SourceProblem``.
@@ -73,7 +73,7 @@ def change_tables(
 
 def _changes(
     connection: Connection, slot: Slot, add: Sequence[str], remove: Sequence[str]
-) -> Changes:
+) -> PublicationChanges:
     """Return the statements to run. Raises ``SourceProblem`` where it cannot be done."""
     left_out = {
         table: frozenset(column for column, rule in rules.items() if rule == "drop")
@@ -97,7 +97,7 @@ def _check_right(slot: Slot, names: Sequence[str]) -> None:
         raise SourceProblem("no_right", f"you have no right on {some_of(hidden)}", "Ask an admin")
 
 
-def _check(slot: Slot, changes: Changes) -> None:
+def _check(slot: Slot, changes: PublicationChanges) -> None:
     if slot.desired == Slot.Desired.REMOVING:
         raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
     if not changes.statements and not changes.new_publications:
@@ -115,7 +115,7 @@ def _check(slot: Slot, changes: Changes) -> None:
         )
 
 
-def _consequences(changes: Changes) -> list[str]:
+def _consequences(changes: PublicationChanges) -> list[str]:
     sentences = [
         (changes.joining, "Changes of {} are recorded from then on. The rows that are there "
          "already are not in the record: take a baseline afterwards."),
@@ -136,7 +136,7 @@ def _consequences(changes: Changes) -> list[str]:
     return ["The statements run in one transaction: all of them, or none.", *found]
 
 
-def _write_down(slot: Slot, changes: Changes, by: str) -> None:
+def _write_down(slot: Slot, changes: PublicationChanges, by: str) -> None:
     """Record the change at once, so that replview may drop its publications whatever follows."""
     parts = [
         f"{words} {some_of(tables)}"
@@ -183,7 +183,7 @@ def _take_into_use(slot: Slot, names: list[str], after_lsn: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableChoice:
+class PublishableTable:
     """A table that a publication can name."""
 
     name: str
@@ -209,7 +209,7 @@ class TableChoice:
 class TableChoices:
     """The tables that can be chosen, and the publications that can be altered."""
 
-    tables: tuple[TableChoice, ...]
+    tables: tuple[PublishableTable, ...]
     #: Publications that replview made; empty when the slot reads only others.
     own: tuple[str, ...]
 
@@ -233,7 +233,7 @@ def tables_of(slot: Slot) -> TableChoices:
                 published[key] = "all" if published.get(key) == "all" else word
     return TableChoices(
         tables=tuple(
-            TableChoice(
+            PublishableTable(
                 name=table.text,
                 published=published.get(table.key, ""),
                 usable=(usable := fully_usable(table, tables)),

@@ -96,7 +96,7 @@ TYPE_NAMES = Query(
 
 
 @dataclass(frozen=True, slots=True)
-class NamedColumn:
+class CatalogColumn:
     """A column of a table that was looked up by name."""
 
     name: str
@@ -112,7 +112,7 @@ class NamedTable:
     """A table that was looked up by name, for plugins that send only the name."""
 
     oid: int
-    columns: tuple[NamedColumn, ...]
+    columns: tuple[CatalogColumn, ...]
 
 
 def read_named_table(connection: Connection, schema: str, table: str) -> NamedTable | None:
@@ -121,7 +121,9 @@ def read_named_table(connection: Connection, schema: str, table: str) -> NamedTa
     if not rows:
         return None
     oids = [row.pop("oid") for row in rows]
-    return NamedTable(oids[0], tuple(NamedColumn(**row) for row in rows if row["name"] is not None))
+    return NamedTable(
+        oids[0], tuple(CatalogColumn(**row) for row in rows if row["name"] is not None)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

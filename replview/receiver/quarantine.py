@@ -73,7 +73,7 @@ class Skips:
         return next(found, None)
 
 
-class Before:
+class StopPoint:
     """The point in a stream where a session must stop: just before one transaction or message."""
 
     def __init__(self, xid: int | None, final_lsn: int | None, lsn: int | None = None) -> None:

@@ -19,7 +19,7 @@ from replview.catalog.problems import SourceProblem
 from replview.receiver import process, reports
 from replview.receiver.culprits import Culprit, Unstorable, undecodable
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
-from replview.receiver.quarantine import Before, PendingDecision, quarantine, try_again, waiting
+from replview.receiver.quarantine import PendingDecision, StopPoint, quarantine, try_again, waiting
 from replview.receiver.sessions.opening import OpenSession, open_session
 from replview.receiver.sessions.pacing import patience_seconds
 from replview.receiver.sessions.pump import Listeners, StoreFailed, record
@@ -96,7 +96,7 @@ class Receiver:
         #: Position and bytes of the message that the last session could not decode.
         self._undecoded: tuple[int | None, bytes] | None = None
         #: Point at which the next session stops; None: it has no end.
-        self._before: Before | None = None
+        self._before: StopPoint | None = None
         #: True once the lease is released.
         self.let_go = False
 
@@ -146,7 +146,7 @@ class Receiver:
             if now is None or now.decision:
                 return
 
-    def _stream(self, slot: SlotRow, before: Before | None) -> SourceProblem | None:
+    def _stream(self, slot: SlotRow, before: StopPoint | None) -> SourceProblem | None:
         """Run one session until its end; return the problem that ended it, if any.
 
         Every connection to the source is closed afterwards: an idle session would keep the slot
@@ -198,7 +198,7 @@ class Receiver:
         known = culprit.xid is not None or culprit.tag == "M"
         if known and slot.plugin == "pgoutput":
             # Changes before it in the same batch are still to be stored.
-            self._before = Before(culprit.xid, culprit.final_lsn, culprit.lsn)
+            self._before = StopPoint(culprit.xid, culprit.final_lsn, culprit.lsn)
 
     def _trouble(self, error: Exception, slot: SlotRow, conninfo: str) -> SourceProblem:
         trouble = name_trouble(

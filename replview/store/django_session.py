@@ -8,7 +8,7 @@ import psycopg
 from django.db import DatabaseError, DataError, connection, transaction
 
 from replview.store.models.seen import seen_ids
-from replview.store.read.mask_rules import ColumnShape, Rule, When, masked_by
+from replview.store.read.mask_rules import MaskableColumn, Rule, When, masked_by
 from replview.store.read.session import Parameters, ReadSession
 from replview.store.read.visibility import Visibility, nobodys_visibility, read_rules
 
@@ -79,7 +79,7 @@ def current_rules() -> tuple[Rule, ...]:
 
 
 def masked_columns(
-    source_id: int, schema: str, table: str, columns: Sequence[ColumnShape]
+    source_id: int, schema: str, table: str, columns: Sequence[MaskableColumn]
 ) -> dict[str, When]:
     """Return ``{column: where it is masked}`` of a table, by the rules that hold now."""
     return masked_by(current_rules(), source_id, schema, table, columns)

@@ -39,7 +39,7 @@ class VersionColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ComparedVersion:
     """The compared parts of a version."""
 
     number: int
@@ -52,7 +52,7 @@ class Shape:
     made: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
-def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> Shape:
+def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> ComparedVersion:
     """Return the shape of a ``RelationVersion``; ``type_names`` gives missing names, by oid."""
     known, key = type_names or {}, tuple(version.key_columns)
     columns = []
@@ -64,18 +64,18 @@ def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> Shape
             VersionColumn(column["name"], short_type(name), type_id, column["name"] in key)
         )
     names = version.schema, version.table, version.replica_identity
-    return Shape(version.number, *names, tuple(columns), key, version.made or {})
+    return ComparedVersion(version.number, *names, tuple(columns), key, version.made or {})
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedValues:
     """The rows changed before and after a schema change, and how many kept a column's value."""
 
     compared: int
     equal: int
 
 
-def rename_candidates(before: Shape, after: Shape) -> list[tuple[str, str]]:
+def rename_candidates(before: ComparedVersion, after: ComparedVersion) -> list[tuple[str, str]]:
     """Return the columns that were probably renamed, judged by their places and types only."""
     names = {c.name for c in before.columns} & {c.name for c in after.columns}
     stable = stable_names([c.name for c in before.columns], [c.name for c in after.columns])
@@ -145,7 +145,9 @@ def _place_words(left: str, right: str, last: bool) -> str:
     return f"same place, {where}, and type; a column added would stand last"
 
 
-def carried_words(carried: Mapping[tuple[str, str], Carried] | None, pair: tuple[str, str]) -> str:
+def carried_words(
+    carried: Mapping[tuple[str, str], CarriedValues] | None, pair: tuple[str, str]
+) -> str:
     """Return what the values of stored rows show about a rename; empty for nothing."""
     seen = (carried or {}).get(pair)
     if seen is None or not seen.compared:
@@ -219,7 +221,9 @@ class Diff:
 
 
 def compare(
-    before: Shape, after: Shape, carried: Mapping[tuple[str, str], Carried] | None = None
+    before: ComparedVersion,
+    after: ComparedVersion,
+    carried: Mapping[tuple[str, str], CarriedValues] | None = None,
 ) -> Diff:
     """Return all differences; ``carried`` is what stored rows show about likely renames."""
     old = {column.name: column for column in before.columns}
@@ -258,7 +262,9 @@ def compare(
     return Diff(tuple(rows), tuple(_table_changes(before, after)))
 
 
-def summary(before: Shape | None, after: Shape, diff: Diff | None = None) -> str:
+def summary(
+    before: ComparedVersion | None, after: ComparedVersion, diff: Diff | None = None
+) -> str:
     """Return a version in a line: ``+ discount, − coupon_code, status type``."""
     if before is None:
         return "first seen"
@@ -304,7 +310,7 @@ def _place_of(rows: Sequence[ColumnChange], columns: Sequence[VersionColumn], pl
     return found[-1] + 1 if found else 0
 
 
-def _table_changes(before: Shape, after: Shape) -> Iterable[TableChange]:
+def _table_changes(before: ComparedVersion, after: ComparedVersion) -> Iterable[TableChange]:
     if before.replica_identity != after.replica_identity:
         yield TableChange("replica identity", before.replica_identity, after.replica_identity)
     if before.schema != after.schema:

@@ -16,7 +16,7 @@ from replview.store.read.history_places import IncarnationPlaces
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions import streams as browsing_streams
 from replview.store.read.transactions.listing import (
-    Cursor,
+    ListCursor,
     cursor_at_beginning,
     find_transactions,
 )
@@ -230,7 +230,7 @@ def pages(wanted: TransactionFilter, *, backwards: bool, limit: int, **more) -> 
         cursor = page.newer if backwards else page.older
         if cursor is None:
             return found
-        cursor = Cursor.parse(str(cursor))
+        cursor = ListCursor.parse(str(cursor))
     raise AssertionError("the list has no end")
 
 

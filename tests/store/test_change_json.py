@@ -8,7 +8,7 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction
 from replview.store.read.changes import stream as change_stream
-from replview.store.read.changes.stream import Cursor, last_cursor
+from replview.store.read.changes.stream import StreamCursor, last_cursor
 from replview.store.retention.tidy import make_partitions
 from tests.support.history_rows import History, insert
 from tests.support.recorded import iterate_changes
@@ -158,11 +158,11 @@ def test_going_on_from_a_cursor_through_a_new_incarnation(history) -> None:
     history.new_incarnation()
     history.commit(insert(3))
 
-    rest = records(history, after=Cursor(1, 1))
+    rest = records(history, after=StreamCursor(1, 1))
 
     assert [(r["incarnation"], r["commit_seq"]) for r in rest] == [(1, 2), (2, 1)]
-    assert last_cursor(reading_session(), history.slot) == Cursor(2, 1)
-    assert records(history, after=Cursor(2, 1)) == []
+    assert last_cursor(reading_session(), history.slot) == StreamCursor(2, 1)
+    assert records(history, after=StreamCursor(2, 1)) == []
 
 
 def test_lsn_bounds_are_those_of_commits_in_the_present_incarnation(history) -> None:

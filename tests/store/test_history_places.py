@@ -10,7 +10,7 @@ from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction, Change, Transaction
 from replview.store.read.history_places import first_seqs_from_lsn, last_seqs_at_time
 from replview.store.read.transactions.listing import (
-    Cursor,
+    ListCursor,
     cursor_at_lsn,
     cursor_at_time,
     find_transactions,
@@ -165,4 +165,4 @@ def test_times_are_read(text, expected) -> None:
 @pytest.mark.parametrize("text", ["", "x", "c1", "c1.-2", "c1.2.3", "o1", "e1.2", "c1.2__", "c1.²"])
 def test_a_cursor_that_was_not_written_here_is_refused(text) -> None:
     with pytest.raises(ValueError, match=r"cursor|int"):
-        Cursor.parse(text)
+        ListCursor.parse(text)

@@ -35,7 +35,7 @@ from replview.store.retention import shares as retention_shares
 from replview.store.retention import size as store_size
 from replview.store.retention.forecast import loss_of
 from replview.store.retention.policy import (
-    DaySum,
+    DayContents,
     Keeping,
     change_keeping,
     days_of,
@@ -262,7 +262,9 @@ def test_days_go_until_the_rest_fits(two: tuple[Days, Days]) -> None:
 
 def test_what_goes_is_decided_by_whole_days() -> None:
     today = dt.date(2026, 11, 22)
-    days = [DaySum(today - dt.timedelta(days=n), 1, 1, 10 if n else None) for n in range(9, -1, -1)]
+    days = [
+        DayContents(today - dt.timedelta(days=n), 1, 1, 10 if n else None) for n in range(9, -1, -1)
+    ]
 
     def through(for_days: int | None, most: int | None, of_today: int = 0) -> int | None:
         last = doomed_through(Keeping(for_days, most), days, today, of_today)

@@ -9,7 +9,7 @@ from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.history import (
     CursorProblem,
-    Mark,
+    HistoryMark,
     RowHistory,
     changed_columns,
     history_of,
@@ -183,7 +183,7 @@ def test_columns_that_come_and_go_are_not_mixed_up(shop) -> None:
     )
     history = t.history(id="1")
     update, insert = history.entries
-    (mark,) = (item for item in history.items if isinstance(item, Mark))
+    (mark,) = (item for item in history.items if isinstance(item, HistoryMark))
 
     # The text column b came back with the same name and type in one go: that the stream cannot
     # show. The renamed one is not known before.

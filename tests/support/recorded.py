@@ -9,7 +9,7 @@ from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import Record
 from replview.store.read.changes.scan import ALL_OF_IT, ChangeScan
 from replview.store.read.changes.scan_places import ScanPosition
-from replview.store.read.changes.stream import Cursor, RecordWriter
+from replview.store.read.changes.stream import RecordWriter, StreamCursor
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
@@ -22,9 +22,9 @@ def iterate_changes(
     relation: tuple[str, str] | None = None,
     from_lsn: LSN | None = None,
     to_lsn: LSN | None = None,
-    after: Cursor | None = None,
+    after: StreamCursor | None = None,
     wanted: WantedChanges | None = None,
-) -> Iterator[tuple[Cursor, Record]]:
+) -> Iterator[tuple[StreamCursor, Record]]:
     """Every counted change after ``after``, with the place to go on from once it is consumed.
 
     ``relation`` is (schema, table), by its present name or one it had. The LSNs bound the commit's
@@ -45,4 +45,4 @@ def iterate_changes(
     for batch in ChangeScan(session, wanted, place=place, batching=batching).batches():
         for found in batch.found:
             number = writer.incarnation_number(found[0].incarnation_id)
-            yield Cursor(number, found[0].commit_seq or 0), writer.record(found)
+            yield StreamCursor(number, found[0].commit_seq or 0), writer.record(found)

@@ -20,7 +20,7 @@ from replview.catalog.tables import TableFacts, read_tables
 
 
 @dataclass(slots=True)
-class Changes:
+class PublicationChanges:
     """The statements that will run, in order and in one transaction, and their effects."""
 
     statements: list[sql.Composed] = field(default_factory=list)
@@ -60,7 +60,7 @@ def plan_changes(
     add: Sequence[str] = (),
     remove: Sequence[str] = (),
     left_out: Mapping[str, frozenset[str]] | None = None,
-) -> Changes:
+) -> PublicationChanges:
     """Read the source and return what would run. Raises ``SourceProblem`` to refuse.
 
     ``made`` are the publications that replview made for the slot; no other is changed. ``left_out``
@@ -68,7 +68,7 @@ def plan_changes(
     """
     server, tables = read_server_facts(connection), read_tables(connection)
     own = _own_of(connection, made, slot_name)
-    changes = Changes(own=[one.publication.name for one in own])
+    changes = PublicationChanges(own=[one.publication.name for one in own])
     for text in remove:
         _leave(own, text, changes)
     new: dict[str, list[TableFacts]] = {}
@@ -94,7 +94,7 @@ def plan_changes(
     return changes
 
 
-def _check_contradiction(changes: Changes) -> None:
+def _check_contradiction(changes: PublicationChanges) -> None:
     both = set(changes.leaving) & {*changes.joining, *changes.whole_now, *changes.already}
     if both:
         cause = f"table {min(both)} is to be added and removed at once"
@@ -124,7 +124,7 @@ def _own_of(connection: Connection, made: Sequence[str], slot_name: str) -> list
     return own
 
 
-def _leave(own: list[_Own], text: str, changes: Changes) -> None:
+def _leave(own: list[_Own], text: str, changes: PublicationChanges) -> None:
     key = table_parts(text)
     found = [(one, member) for one in own for member in one.members if member.key == key]
     for one, member in found:
@@ -144,7 +144,7 @@ def _join(
     usable: bool,
     slot_name: str,
     new: dict[str, list[TableFacts]],
-    changes: Changes,
+    changes: PublicationChanges,
 ) -> None:
     """Add the table to the publication for its identity, and remove it from the other.
 
@@ -176,7 +176,7 @@ def _join(
 
 
 def _alterations(
-    one: _Own, request: SlotRequest, server: ServerFacts, changes: Changes
+    one: _Own, request: SlotRequest, server: ServerFacts, changes: PublicationChanges
 ) -> list[sql.Composed]:
     """Return the statements for one publication.
 

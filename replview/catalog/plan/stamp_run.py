@@ -19,7 +19,7 @@ TRIES, PAUSE_SECONDS = 5, 1.0
 
 
 @dataclass(slots=True)
-class Carried:
+class StampResult:
     """The statements that ran, and those whose table was in use at every try."""
 
     done: list[Statement] = field(default_factory=list)
@@ -29,13 +29,13 @@ class Carried:
 def carry_stamp(
     conninfo: str, plan: StampPlan, say: Say, *, taking_back: bool = True,
     lock_timeout_ms: int = LOCK_TIMEOUT_MS, stop: threading.Event | None = None,
-) -> Carried:  # fmt: skip
+) -> StampResult:  # fmt: skip
     """Run the plan. Skips and reports a table that is in use; any other failure undoes everything.
 
     If every table was skipped, the preparation is undone too. The final statements run only when no
     table was skipped. ``taking_back`` is off for removal, which can be continued later.
     """
-    carried = Carried()
+    carried = StampResult()
     stop = stop or threading.Event()
     try:
         for step in plan.statements:
@@ -57,7 +57,7 @@ def carry_stamp(
 
 
 def _table(
-    conninfo: str, step: Statement, carried: Carried, say: Say, lock_timeout_ms: int,
+    conninfo: str, step: Statement, carried: StampResult, say: Say, lock_timeout_ms: int,
     stop: threading.Event,
 ) -> None:  # fmt: skip
     for attempt in range(1, TRIES + 1):

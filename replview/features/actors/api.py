@@ -8,7 +8,14 @@ from ninja import P, QueryEx, Router
 
 from replview.access.page import VIEWER, page
 from replview.store.read.changes.records import utc_text
-from replview.store.sums.actor_sums import SORTS, ActorSum, Sums, actors_of, doings_of, span_of
+from replview.store.sums.actor_sums import (
+    SORTS,
+    ActorCounts,
+    ActorSum,
+    actors_of,
+    doings_of,
+    span_of,
+)
 from replview.text.parsing import clean_text
 from replview.ui.api.slots import coverage_json, slot_named
 
@@ -90,6 +97,6 @@ def _actor(one: ActorSum) -> dict[str, object]:
     }
 
 
-def _counts(sums: Sums) -> dict[str, int]:
+def _counts(sums: ActorCounts) -> dict[str, int]:
     names = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
     return {name: getattr(sums, name) for name in names}

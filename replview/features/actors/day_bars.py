@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from replview.store.sums.actor_sums import (
-    DaySum,
+    ActorDay,
 )
 
 #: Days drawn at most; the newest ones.
@@ -21,7 +21,7 @@ class Bar:
     width: float
     height: float
     day: dt.date
-    sums: DaySum
+    sums: ActorDay
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class DayBars:
 
 
 def day_bars(
-    days: Sequence[DaySum], first_day: dt.date | None, last_day: dt.date,
+    days: Sequence[ActorDay], first_day: dt.date | None, last_day: dt.date,
     *, width: float, height: float, recorded_since: dt.date | None = None,
 ) -> DayBars:  # fmt: skip
     """Return bars of each day's changes, or of its messages if there are no changes.
@@ -76,5 +76,5 @@ def day_bars(
     return DayBars(tuple(bars), width, height, begin, last_day, peak, round(unknown, 2))
 
 
-def _size(each: DaySum) -> int:
+def _size(each: ActorDay) -> int:
     return each.changes or each.messages

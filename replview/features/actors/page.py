@@ -13,10 +13,10 @@ from replview.store.models import Slot
 from replview.store.read.transactions.listing import find_transactions
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.sums.actor_sums import (
+    ActorDay,
     ActorList,
     ActorSum,
-    DaySum,
-    Doings,
+    ActorTotals,
     SummedDays,
     TableSum,
     actors_of,
@@ -128,7 +128,7 @@ def read_actors_page(slot: Slot, wanted: ActorsQuery, today: dt.date) -> ActorsP
     doings = doings_of(span, names, tables_on=last_days)
     rows = []
     for row in found.rows:
-        done = doings.get(row.actor, Doings(row.actor))
+        done = doings.get(row.actor, ActorTotals(row.actor))
         named = [(table.table or "unknown", _name(table)) for table in done.tables[:_TABLES_NAMED]]
         rows.append(
             ActorRow(
@@ -183,7 +183,7 @@ class ActorPage:
     today: dt.date
     #: None if the actor changed nothing in the time range.
     sums: ActorSum | None = None
-    days: list[DaySum] = field(default_factory=list)
+    days: list[ActorDay] = field(default_factory=list)
     bars: DayBars | None = None
     tables: list[TableLine] = field(default_factory=list)
     more_tables: int = 0
@@ -252,7 +252,7 @@ class ActorPage:
         return _transactions(self.slot, self.actor, self.wanted.first_day(self.today))
 
     @property
-    def day_urls(self) -> list[tuple[DaySum, str]]:
+    def day_urls(self) -> list[tuple[ActorDay, str]]:
         """Return the days, the newest first, each with the address of its transactions."""
         return [(day, self.day_url(day.day)) for day in reversed(self.days)]
 

@@ -159,7 +159,7 @@ def _sentence(level: str, title: str, cause: str = "", following: str = "") -> S
 
 
 @dataclass(frozen=True, slots=True)
-class TableChoice:
+class BaselineTableChoice:
     """A published table as the form offers it."""
 
     #: ``public.orders``.
@@ -187,10 +187,10 @@ class BaselineForm:
     error: str = ""
 
     @property
-    def choices(self) -> list[TableChoice]:
+    def choices(self) -> list[BaselineTableChoice]:
         """Return the tables on offer."""
         return [
-            TableChoice(
+            BaselineTableChoice(
                 name=name,
                 chosen=name in self.chosen,
                 done=name in self.done,

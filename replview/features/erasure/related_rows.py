@@ -146,7 +146,7 @@ def empty_results(identifiers: Collection[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class RelatedRows:
     """Data outside the record that may hold the erased values."""
 
     slot: Slot

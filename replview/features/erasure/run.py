@@ -24,7 +24,7 @@ from replview.features.erasure import queue as erasing
 from replview.features.erasure import related_rows
 from replview.features.erasure.files import FileTrails, RootState, homes_of, reach, roots_of
 from replview.features.erasure.queue import Unerasable
-from replview.features.erasure.related_rows import FILTERS, Beside
+from replview.features.erasure.related_rows import FILTERS, RelatedRows
 from replview.features.erasure.rows import ErasedTable, Eraser, FoundChange, Tally, erased_mark
 from replview.features.erasure.trails import Key, KeySpan, key_of, spans_of
 from replview.store.connecting import connect_store
@@ -102,14 +102,14 @@ class Act:
         return (self.row.confirmed_at or timezone.now()).date()
 
     @property
-    def beside(self) -> Beside:
+    def beside(self) -> RelatedRows:
         """Return the data outside the record that may name the rows or the actor."""
         keys: dict[str, set[Key]] = {}
         for name, spans in self.spans.items():
             # Data from before a rename has the table's former name.
             for each in self.tables[name].all_names:
                 keys.setdefault(each, set()).update(span.key for span in spans)
-        return Beside(self.slot, keys, self.actor)
+        return RelatedRows(self.slot, keys, self.actor)
 
     def follow(self) -> None:
         """Find every key that the rows had, and its range; store both sealed."""

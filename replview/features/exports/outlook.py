@@ -54,7 +54,7 @@ class TooLong(Refused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
+class DatasetEstimate:
     """The estimate for one folder of files."""
 
     name: str
@@ -92,10 +92,10 @@ class Outlook:
         return None if time is None else dt.datetime.fromisoformat(time)
 
     @property
-    def datasets(self) -> list[Dataset]:
+    def datasets(self) -> list[DatasetEstimate]:
         """Return the estimates of one folder for each table, and one for the transactions."""
         found = [
-            Dataset(
+            DatasetEstimate(
                 name=f"{one.schema}.{one.table}",
                 rows=one.rows,
                 size_bytes=one.bytes + self.files.get(table.relation_id, 0) * _FILE_BYTES,
@@ -105,7 +105,10 @@ class Outlook:
         ]
         rows, days = self.estimate.transactions, self.days
         size = None if days is None else days * _FILE_BYTES + rows * _TRANSACTION_BYTES
-        return [*found, Dataset(name="transactions", rows=rows, size_bytes=size, files=days)]
+        return [
+            *found,
+            DatasetEstimate(name="transactions", rows=rows, size_bytes=size, files=days),
+        ]
 
     @property
     def size_bytes(self) -> int:

@@ -16,7 +16,7 @@ from replview.store.read.changes.search import FoundChanges, find_changes
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.relation_shapes import VersionShape
-from replview.store.read.row_history.before_images import Before, before_images
+from replview.store.read.row_history.before_images import BeforeImage, before_images
 from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.table_names import unknown_words
 from replview.store.read.value_filter import WhereProblem
@@ -249,7 +249,7 @@ def _lines(found: FoundChanges, wanted: WantedChanges) -> list[FoundLine]:
     ]
 
 
-def _before(found: FoundChanges, wanted: WantedChanges) -> dict[tuple[int, int], Before]:
+def _before(found: FoundChanges, wanted: WantedChanges) -> dict[tuple[int, int], BeforeImage]:
     """Return the before images that the search read, and those of the other changes.
 
     Without any condition the newest changes are only listed, and no others are read.

@@ -37,7 +37,7 @@ _SPAN = ("since", "until", "from_lsn", "to_lsn")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ResultCell:
     """One cell of the result."""
 
     text: str
@@ -54,8 +54,8 @@ class HistoryRecord:
     row: HistoryJob
     sentence: Sentence
     figures: list[dict[str, Any]]
-    columns: list[Cell] = field(default_factory=list)
-    rows: list[list[Cell]] = field(default_factory=list)
+    columns: list[ResultCell] = field(default_factory=list)
+    rows: list[list[ResultCell]] = field(default_factory=list)
     #: True if the Parquet files have more rows than these.
     more: bool = False
     #: Reasons why the rows may be incomplete.
@@ -78,7 +78,8 @@ def read_history_record(row: HistoryJob) -> HistoryRecord:
         sentence=_sentence(row, result),
         figures=_figures(row, result) if "rows" in result else [],
         columns=[
-            Cell(name, number=bool(rows) and rows[0][n].number) for n, name in enumerate(names)
+            ResultCell(name, number=bool(rows) and rows[0][n].number)
+            for n, name in enumerate(names)
         ],
         rows=rows,
         more=bool(result.get("more")),
@@ -207,7 +208,7 @@ def _reported(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def cells_of(
     row: HistoryJob, result: Mapping[str, Any], slot: Slot | None, of: Withheld
-) -> list[list[Cell]]:
+) -> list[list[ResultCell]]:
     """Return the rows as cells, with links if the slot still exists."""
     columns = [str(name) for name in result.get("columns") or []]
     rows: Sequence[Sequence[Any]] = result.get("rows") or []
@@ -236,41 +237,49 @@ def _are_numbers(values: Sequence[object]) -> bool:
     return bool(there) and all(type(value) in (int, float) for value in there)
 
 
-def _cell(value: object, number: bool) -> Cell:
+def _cell(value: object, number: bool) -> ResultCell:
     text = text_of(value)
-    return Cell("null", unknown=True, number=number) if text is None else Cell(text, number=number)
+    return (
+        ResultCell("null", unknown=True, number=number)
+        if text is None
+        else ResultCell(text, number=number)
+    )
 
 
 def _counted(
-    columns: Sequence[str], values: Sequence[Any], cells: list[Cell], slot: Slot | None,
+    columns: Sequence[str], values: Sequence[Any], cells: list[ResultCell], slot: Slot | None,
     span: Mapping[str, str],
-) -> list[Cell]:  # fmt: skip
+) -> list[ResultCell]:  # fmt: skip
     """Return a row of counts with names in words, whose number links to those transactions."""
     details, at = dict(zip(columns, values, strict=True)), columns.index
     found = list(cells)
     actor, operation, count = details["actor"], str(details["operation"]), details.get("changes")
     if actor is None:
-        found[at("actor")] = Cell("nobody named", unknown=True)
+        found[at("actor")] = ResultCell("nobody named", unknown=True)
     elif slot is not None:
         found[at("actor")] = replace(cells[at("actor")], url=actor_url(slot, str(actor)))
     if details["column"] is None:
         whole = operation in ("insert", "delete")
-        found[at("column")] = Cell("the whole row" if whole else "unknown", unknown=not whole)
+        found[at("column")] = ResultCell("the whole row" if whole else "unknown", unknown=not whole)
     if count is None:
-        found[at("changes")] = Cell("withheld", unknown=True, number=True)
+        found[at("changes")] = ResultCell("withheld", unknown=True, number=True)
     elif slot is not None and details["column"] != NO_RIGHT:
         letter = _LETTERS.get(operation.partition(",")[0], "")
         wanted = {"tables": str(details["table"]), "ops": letter, **span}
         by = UNKNOWN_ACTOR if actor is None else str(actor)
         address = transactions_url(slot, actor=by, **{k: v for k, v in wanted.items() if v})
-        found[at("changes")] = Cell(count_words(int(count)), number=True, url=address)
+        found[at("changes")] = ResultCell(count_words(int(count)), number=True, url=address)
     return found
 
 
 def _linked(
-    columns: Sequence[str], values: Sequence[object], cells: list[Cell], slot: Slot, table: str,
+    columns: Sequence[str],
+    values: Sequence[object],
+    cells: list[ResultCell],
+    slot: Slot,
+    table: str,
     key: Sequence[str],
-) -> list[Cell]:  # fmt: skip
+) -> list[ResultCell]:
     """Return the cells with a link from the row's key to its history, if the key can be found."""
     by_column = dict(zip(columns, values, strict=True))
     parts = {name: by_column.get(name) for name in key}

@@ -33,7 +33,7 @@ _STALE_SECONDS = 15.0
 _FORGET_SECONDS = 60.0
 
 
-class Rates:
+class ChangeRates:
     """The changes per second of each open transaction; safe to use from any thread."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Rates:
 
 
 #: The rates that this process has measured.
-rates = Rates()
+rates = ChangeRates()
 
 
 #: Ended transactions on the in-flight page; another page lists all of them.

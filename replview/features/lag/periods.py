@@ -7,7 +7,7 @@ from replview.store.models import SampleMark, Setting
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class SamplePeriod:
     """A table of samples."""
 
     name: str
@@ -22,11 +22,11 @@ class Period:
     kept: dt.timedelta | None
 
 
-_RAW = Period("raw", "slot_sample", 0, 5.0, dt.timedelta(hours=2), dt.timedelta(hours=24))
-MINUTE = Period(
+_RAW = SamplePeriod("raw", "slot_sample", 0, 5.0, dt.timedelta(hours=2), dt.timedelta(hours=24))
+MINUTE = SamplePeriod(
     "minute", "slot_sample_minute", 60, 60.0, dt.timedelta(days=3), dt.timedelta(days=30)
 )
-_HOUR = Period("hour", "slot_sample_hour", 3600, 3600.0, dt.timedelta.max, None)
+_HOUR = SamplePeriod("hour", "slot_sample_hour", 3600, 3600.0, dt.timedelta.max, None)
 #: All tables, the finest first.
 PERIODS = (_RAW, MINUTE, _HOUR)
 #: Lengths of a bucket in seconds that match the ticks of a time axis.
@@ -40,7 +40,7 @@ def _setting(value: object, otherwise: float) -> float:
     return float(value) if isinstance(value, int | float) and value > 0 else otherwise
 
 
-def periods() -> tuple[Period, Period, Period]:
+def periods() -> tuple[SamplePeriod, SamplePeriod, SamplePeriod]:
     """Return the three tables, with the configured retention and sampling interval."""
     names = ("sampling.seconds", "samples.raw_hours", "samples.minute_days")
     chosen = dict(Setting.objects.filter(name__in=names).values_list("name", "value"))
@@ -51,7 +51,7 @@ def periods() -> tuple[Period, Period, Period]:
     return raw, replace(MINUTE, kept=dt.timedelta(days=minute_days)), _HOUR
 
 
-def choose_period(since: dt.datetime, until: dt.datetime, now: dt.datetime) -> Period:
+def choose_period(since: dt.datetime, until: dt.datetime, now: dt.datetime) -> SamplePeriod:
     """Return the finest table that suits the range's length and still has all of it."""
     for period in periods():
         # Retention drops whole partitions, so the oldest day may be gone in part.
@@ -60,7 +60,7 @@ def choose_period(since: dt.datetime, until: dt.datetime, now: dt.datetime) -> P
     return _HOUR
 
 
-def step_of(length: dt.timedelta, period: Period, points: int) -> int:
+def step_of(length: dt.timedelta, period: SamplePeriod, points: int) -> int:
     """Return the length of a bucket in seconds, so that at most ``points`` cover the range."""
     # Allow for one more bucket at either end, because buckets are aligned to the clock.
     least = max(length.total_seconds() / max(points - 2, 1), period.interval_seconds)
@@ -68,8 +68,8 @@ def step_of(length: dt.timedelta, period: Period, points: int) -> int:
 
 
 def boundaries(
-    period: Period, since: dt.datetime, until: dt.datetime
-) -> list[tuple[Period, dt.datetime, dt.datetime]]:
+    period: SamplePeriod, since: dt.datetime, until: dt.datetime
+) -> list[tuple[SamplePeriod, dt.datetime, dt.datetime]]:
     """Return which table is read for which part of the range.
 
     Recent samples that are not rolled up yet are read from a finer table.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
-from replview.features.lag.periods import Period, boundaries, choose_period, step_of
+from replview.features.lag.periods import SamplePeriod, boundaries, choose_period, step_of
 from replview.store.django_session import rows
 
 #: Maps fields to the SQL aggregate of a bucket's rows.
@@ -109,7 +109,7 @@ def read_series(
 def _rows(
     slot_ids: Sequence[int],
     fields: Sequence[str],
-    period: Period,
+    period: SamplePeriod,
     since: dt.datetime,
     until: dt.datetime,
     step: int,

@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest
 from ninja import Router
 
 from replview.access.page import VIEWER, page
-from replview.features.relations.schema_history import Period, VersionHistory, schema_history
+from replview.features.relations.schema_history import VersionHistory, VersionPeriod, schema_history
 from replview.store.models import Relation
 from replview.store.read.changes.records import utc_text
 from replview.store.sums.relation_sums import RelationSum, last_changes, sums_of_slot
@@ -88,7 +88,7 @@ def _version(one: VersionHistory, *, current: bool) -> dict[str, object]:
     }
 
 
-def _period(period: Period) -> dict[str, object]:
+def _period(period: VersionPeriod) -> dict[str, object]:
     """Return a time in which a version was in force; it is noticed at its first change."""
     return {
         "lsn": period.lsn or (period.found.first_lsn if period.found else None),

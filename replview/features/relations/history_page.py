@@ -10,9 +10,9 @@ from replview.access.visibility import reading_session
 from replview.features.relations import identity_text
 from replview.features.relations.carried_values import values_carried
 from replview.features.relations.schema_history import (
-    Period,
     SchemaHistory,
     VersionHistory,
+    VersionPeriod,
     schema_history,
 )
 from replview.features.relations.source_now import (
@@ -29,14 +29,22 @@ from replview.store.read.mask_rules import named_columns, table_readings
 from replview.store.read.seen import seen_definition
 from replview.text.addresses import relation_url
 from replview.ui.params import Params
-from replview.ui.versions import Carried, Diff, Shape, compare, rename_candidates, shape_of, summary
+from replview.ui.versions import (
+    CarriedValues,
+    ComparedVersion,
+    Diff,
+    compare,
+    rename_candidates,
+    shape_of,
+    summary,
+)
 
 #: Width of the bar of the version with the most changes, in pixels.
 BAR = 96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class VersionEntry:
     """A version in the timeline of a table."""
 
     history: VersionHistory
@@ -58,7 +66,7 @@ class Entry:
         return self.history.version.number
 
     @property
-    def again(self) -> list[Period]:
+    def again(self) -> list[VersionPeriod]:
         """Return the later periods in which the version was in force again, newest first."""
         return self.history.periods[:0:-1]
 
@@ -88,7 +96,7 @@ class SchemaPage:
 
     relation: Relation
     history: SchemaHistory
-    entries: list[Entry]
+    entries: list[VersionEntry]
     identity: identity_text.IdentityWords | None
     #: The later version of the comparison; None while the table has no version.
     to: VersionHistory | None
@@ -96,7 +104,7 @@ class SchemaPage:
     before: VersionHistory | None
     diff: Diff | None
     #: The columns of ``to`` and of ``before``.
-    shape: Shape | None
+    shape: ComparedVersion | None
     changed_only: bool
     #: The table when publications were last read; None if not read yet, or not published.
     published: identity_text.PublishedTable | None
@@ -274,7 +282,7 @@ def _diff(
     old, new = shape_of(before.version, names), shape_of(to.version, names)
     pairs = rename_candidates(old, new)
     carried = values_carried(relation.pk, before, to, pairs) if pairs else {}
-    return compare(old, new, {pair: Carried(*numbers) for pair, numbers in carried.items()})
+    return compare(old, new, {pair: CarriedValues(*numbers) for pair, numbers in carried.items()})
 
 
 def _entries(
@@ -282,7 +290,7 @@ def _entries(
     names: Mapping[int, str],
     to: VersionHistory | None,
     before: VersionHistory | None,
-) -> list[Entry]:
+) -> list[VersionEntry]:
     most = max((v.counts.changes for v in history.versions), default=0)
     entries = []
     for version in history.versions:
@@ -292,7 +300,7 @@ def _entries(
         chosen = "to" if version is to else "from" if version is before else ""
         share = version.counts.changes / most if most else 0.0
         entries.append(
-            Entry(
+            VersionEntry(
                 history=version,
                 line=summary(was, shape_of(version.version, names)),
                 held=_held(version),

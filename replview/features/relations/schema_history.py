@@ -91,7 +91,7 @@ class FirstTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class VersionPeriod:
     """A period in which a version was in force."""
 
     version_id: int
@@ -120,16 +120,16 @@ class VersionHistory:
 
     version: RelationVersion
     #: Oldest first; empty if the transaction that created the version was rolled back.
-    periods: list[Period] = field(default_factory=list)
+    periods: list[VersionPeriod] = field(default_factory=list)
     counts: RelationSum = field(default_factory=RelationSum)
 
     @property
-    def first(self) -> Period | None:
+    def first(self) -> VersionPeriod | None:
         """Return the first period, if there is one."""
         return self.periods[0] if self.periods else None
 
     @property
-    def last(self) -> Period | None:
+    def last(self) -> VersionPeriod | None:
         """Return the last period, if there is one."""
         return self.periods[-1] if self.periods else None
 
@@ -141,7 +141,7 @@ class SchemaHistory:
     relation: Relation
     versions: list[VersionHistory]
     #: Periods of all versions, oldest first.
-    periods: list[Period]
+    periods: list[VersionPeriod]
     #: Counts of changes whose version is unknown.
     unplaced: RelationSum
 
@@ -178,7 +178,7 @@ def schema_history(relation: Relation) -> SchemaHistory:
     return SchemaHistory(relation, list(history.values()), periods, unplaced)
 
 
-def periods_of(versions: Iterable[RelationVersion]) -> list[Period]:
+def periods_of(versions: Iterable[RelationVersion]) -> list[VersionPeriod]:
     """Return every period of these versions as stored, in no particular order.
 
     Periods that began in a transaction that was rolled back are left out.
@@ -192,11 +192,13 @@ def periods_of(versions: Iterable[RelationVersion]) -> list[Period]:
             at = parse_datetime(str(interval.get("at") or ""))
             at = at or (version.first_seen_at if number == 0 else None)
             lsn = interval.get("lsn")
-            found.append(Period(version.pk, interval.get("xid"), str(lsn) if lsn else None, at))
+            found.append(
+                VersionPeriod(version.pk, interval.get("xid"), str(lsn) if lsn else None, at)
+            )
     return found
 
 
-def _with_transactions(relation_id: int, periods: Sequence[Period]) -> list[Period]:
+def _with_transactions(relation_id: int, periods: Sequence[VersionPeriod]) -> list[VersionPeriod]:
     """Add to each period the transaction in which it began."""
     wanted = [(n, period) for n, period in enumerate(periods) if period.xid is not None]
     if not wanted:
@@ -213,14 +215,14 @@ def _with_transactions(relation_id: int, periods: Sequence[Period]) -> list[Peri
     return [replace(period, found=found.get(n)) for n, period in enumerate(periods)]
 
 
-def _in_order(periods: Sequence[Period], relation: Relation) -> list[Period]:
+def _in_order(periods: Sequence[VersionPeriod], relation: Relation) -> list[VersionPeriod]:
     """Sort the periods by time, then by position in the history, and set their ends.
 
     Periods of equal time and position keep the order in which they were stored.
     """
     beginning = dt.datetime.min.replace(tzinfo=dt.UTC)
 
-    def when(period: Period) -> tuple[Any, ...]:
+    def when(period: VersionPeriod) -> tuple[Any, ...]:
         found = period.found
         seq = found.commit_seq if found and found.commit_seq is not None else 0
         return (period.began_at or beginning, found.incarnation_number if found else 0, seq)
@@ -232,7 +234,7 @@ def _in_order(periods: Sequence[Period], relation: Relation) -> list[Period]:
     return done
 
 
-def _count(relation_id: int, periods: Sequence[Period]) -> list[tuple[Any, ...]]:
+def _count(relation_id: int, periods: Sequence[VersionPeriod]) -> list[tuple[Any, ...]]:
     """Count the changes under each version; changes with an unknown version have id 0."""
     # Skip uncommitted transactions, whose changes are not counted. A deleted transaction precedes
     # all transactions that are not summed up yet.

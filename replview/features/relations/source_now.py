@@ -21,7 +21,7 @@ from replview.store.read.row_widths import row_widths
 from replview.store.read.seen import seen_definition
 from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.text.formats import bytes_words, plural, short_type
-from replview.ui.versions import Shape, VersionColumn, compare, summary
+from replview.ui.versions import ComparedVersion, VersionColumn, compare, summary
 
 #: Least time that a daily rate is computed from.
 _LEAST = timedelta(hours=1)
@@ -79,7 +79,10 @@ _MANY = {"unique": "unique"}
 
 
 def read_source_now(
-    source: Source, relation: Relation, shapes: Iterable[Shape], unpublished: Iterable[str] = ()
+    source: Source,
+    relation: Relation,
+    shapes: Iterable[ComparedVersion],
+    unpublished: Iterable[str] = (),
 ) -> SourceNow:
     """Read the table from the source's catalog; a failure is returned as ``trouble``, not raised.
 
@@ -131,7 +134,7 @@ def _seen(table: TableNow, visibility: Visibility, relation: Relation) -> TableN
     )
 
 
-def _hold_against(now: SourceNow, shapes: list[Shape], unpublished: set[str]) -> None:
+def _hold_against(now: SourceNow, shapes: list[ComparedVersion], unpublished: set[str]) -> None:
     """Describe the current columns: equal to a version, or how they differ from the newest."""
     assert now.table is not None
     if not shapes:

@@ -16,7 +16,7 @@ from replview.store.read.row_history.as_of import bounded, row_as_of
 from replview.store.read.row_history.events import change_name
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
-from replview.store.read.row_history.replay import Entry
+from replview.store.read.row_history.replay import HistoryEntry
 from replview.store.read.row_history.spans import KeyPeriod
 from replview.store.read.transactions.transaction_filter import read_time
 from replview.store.write.access_record import viewed
@@ -199,7 +199,7 @@ def _named(slot: Slot, table: TableRows, key: Mapping[str, str | None]) -> dict[
     }
 
 
-def _entry(entry: Entry, table: TableRows) -> dict[str, object]:
+def _entry(entry: HistoryEntry, table: TableRows) -> dict[str, object]:
     """Return one change of the row.
 
     ``before_kind`` says how ``before`` is known; ``altered`` names columns missing in it because

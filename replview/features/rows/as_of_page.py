@@ -53,7 +53,7 @@ BEYOND = {
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnLine:
+class AsOfColumn:
     """One column at the moment and now; if a cell is None, words say why."""
 
     name: str
@@ -80,7 +80,7 @@ class AsOf:
     problem: str = ""
     #: The text that was typed.
     typed: str = ""
-    lines: list[ColumnLine] = field(default_factory=list)
+    lines: list[AsOfColumn] = field(default_factory=list)
     #: Names of unknown columns, each group with its reason.
     reasons: list[tuple[str, str]] = field(default_factory=list)
     known: str = ""
@@ -183,7 +183,7 @@ def _compare(found: AsOf) -> None:
         elif words == now_words and cell is None and now_cell is None:
             kind = "unknown" if words == "unknown" else "same"
         found.lines.append(
-            ColumnLine(name, type_name, cell, words, kind, now_cell, now_words,
+            AsOfColumn(name, type_name, cell, words, kind, now_cell, now_words,
                        WHY.get(then.unknown.get(name, ""), ""))
         )  # fmt: skip
 

@@ -17,11 +17,16 @@ from replview.store.models import Slot
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.changes.values import mark_of
 from replview.store.read.coverage import Coverage, coverage_of
-from replview.store.read.row_history.before_images import Before
+from replview.store.read.row_history.before_images import BeforeImage
 from replview.store.read.row_history.events import change_name
 from replview.store.read.row_history.finding import RowFinder, TracedRow
-from replview.store.read.row_history.history import CursorProblem, Mark, RowHistory, history_of
-from replview.store.read.row_history.replay import Entry
+from replview.store.read.row_history.history import (
+    CursorProblem,
+    HistoryMark,
+    RowHistory,
+    history_of,
+)
+from replview.store.read.row_history.replay import HistoryEntry
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.rows import ChangeRow
 from replview.text.addresses import relation_url
@@ -106,14 +111,14 @@ class RowLine:
 
     #: ``change``, ``schema``, ``gap``, ``failover``, ``lapse``.
     kind: str
-    entry: Entry | None = None
+    entry: HistoryEntry | None = None
     change: ChangeLine | None = None
     version: int | None = None
     #: Address that opens the line, and in ``block`` the change in full if it is open.
     open_url: str = ""
     block: Block | None = None
     #: The marker's data.
-    mark: Mark | None = None
+    mark: HistoryMark | None = None
     words: str = ""
     url: str = ""
     from_time: dt.datetime | None = None
@@ -140,7 +145,7 @@ class RowOfKey:
 
 
 @dataclass(slots=True)
-class Page:
+class RowPage:
     """The content of a row's page."""
 
     history: RowHistory
@@ -198,7 +203,7 @@ class Page:
         return bool(self.history.entries) and self.history.entries[-1].step.op == "I"
 
 
-class _Address:
+class _PageAddress:
     """The page's own address, whose parameters can be changed."""
 
     def __init__(self, slot: Slot, start: Start, words: Mapping[str, object]) -> None:
@@ -223,11 +228,11 @@ class _Address:
         return f"{reverse('row-history')}?{query}"
 
 
-def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
+def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> RowPage:
     """Return the content of the page for a row; a malformed cursor in the address is ignored."""
     assert start.table is not None
     assert start.key is not None
-    address = _Address(slot, start, words)
+    address = _PageAddress(slot, start, words)
     relation = start.table.relation
     actor = str(words["actor"]) if "actor" in words else None
     column = Params(words).text("column", None, strip=False)
@@ -247,7 +252,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
         history = read()
     coverage = coverage_of(reading_session(), slot, table=(relation.schema, relation.table))
     as_of = read_as_of(finder, row, start, words, history, coverage)
-    return Page(
+    return RowPage(
         history=history,
         sentence=sentence_of(start, history, as_of.now, coverage),
         lines=_opened(history, address, Params(words).text("open", strip=False)),
@@ -265,7 +270,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
     )
 
 
-def _rows(finder: RowFinder, shown: TracedRow, address: _Address) -> list[RowOfKey]:
+def _rows(finder: RowFinder, shown: TracedRow, address: _PageAddress) -> list[RowOfKey]:
     """Return the rows that had the key; empty if it is only one."""
     if len(finder.spans) < 2:
         return []
@@ -288,9 +293,9 @@ def _rows(finder: RowFinder, shown: TracedRow, address: _Address) -> list[RowOfK
 
 
 def _addresses(
-    address: _Address, history: RowHistory, as_of: AsOf, cursor: str | None
+    address: _PageAddress, history: RowHistory, as_of: AsOf, cursor: str | None
 ) -> dict[str, str]:
-    """Return the addresses of the page's links, by the fields of ``Page``."""
+    """Return the addresses of the page's links, by the fields of ``RowPage``."""
     return {
         "older_url": address.url(cursor=history.older, open=None) if history.older else "",
         "newest_url": address.url(cursor=None, open=None) if cursor else "",
@@ -304,9 +309,9 @@ def _addresses(
     }
 
 
-def _line(item: Entry | Mark, address: _Address, history: RowHistory) -> RowLine:
+def _line(item: HistoryEntry | HistoryMark, address: _PageAddress, history: RowHistory) -> RowLine:
     versions = history.finder.table.shapes.versions
-    if isinstance(item, Mark):
+    if isinstance(item, HistoryMark):
         return _marker(item)
     version = versions.get(item.step.version_id)
     line = RowLine("change", item, line_of(item, version))
@@ -315,7 +320,7 @@ def _line(item: Entry | Mark, address: _Address, history: RowHistory) -> RowLine
     return line
 
 
-def _marker(mark: Mark) -> RowLine:
+def _marker(mark: HistoryMark) -> RowLine:
     line = RowLine(mark.kind, mark=mark)
     if mark.kind == "schema" and mark.version is not None and mark.former is not None:
         line.words = summary(shape_of(mark.former), shape_of(mark.version))
@@ -332,7 +337,7 @@ def _marker(mark: Mark) -> RowLine:
     return line
 
 
-def _opened(history: RowHistory, address: _Address, wanted: str) -> list[RowLine]:
+def _opened(history: RowHistory, address: _PageAddress, wanted: str) -> list[RowLine]:
     """Return the lines with one change in full: the requested one, else the newest."""
     lines = [_line(item, address, history) for item in history.items]
     changes = [line for line in lines if line.entry is not None]
@@ -344,7 +349,7 @@ def _opened(history: RowHistory, address: _Address, wanted: str) -> list[RowLine
     return lines
 
 
-def _told_block(entry: Entry, version: Version | None) -> Block | None:
+def _told_block(entry: HistoryEntry, version: Version | None) -> Block | None:
     """Return the change in full.
 
     It is built from the history that was read, and read again only if a long value was cut there.
@@ -364,21 +369,21 @@ def _told_block(entry: Entry, version: Version | None) -> Block | None:
     before = {}
     if entry.before_kind == "derived" and known.last is not None:
         last = known.last
-        before[step.transaction_id, step.seq] = Before(
+        before[step.transaction_id, step.seq] = BeforeImage(
             dict(known.values), last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
             known.altered,
         )  # fmt: skip
     return blocks_of([change], before=before)[0]
 
 
-def _columns(start: Start, chosen: str, address: _Address) -> list[tuple[str, str, bool]]:
+def _columns(start: Start, chosen: str, address: _PageAddress) -> list[tuple[str, str, bool]]:
     version = start.table.version if start.table else None
     names = [str(c["name"]) for c in version.columns] if version else []
     return [(n, address.url(column=n, cursor=None, open=None), n == chosen) for n in names]
 
 
 def _actors(
-    history: RowHistory, chosen: str | None, address: _Address
+    history: RowHistory, chosen: str | None, address: _PageAddress
 ) -> list[tuple[str, str, bool]]:
     actors = [entry.step.actor or "" for entry in history.entries]
     names = dict.fromkeys(actors if chosen is None else [*actors, chosen])

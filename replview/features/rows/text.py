@@ -9,7 +9,7 @@ from replview.store.read.changes.values import ALTERED, same_value
 from replview.store.read.coverage import Coverage, Gap
 from replview.store.read.row_history.as_of import RowState
 from replview.store.read.row_history.history import RowHistory, changed_columns
-from replview.store.read.row_history.replay import Entry
+from replview.store.read.row_history.replay import HistoryEntry
 from replview.store.read.row_history.shapes import Version
 from replview.text.formats import age_words, plural
 from replview.ui.changes.cells import Cell, cell
@@ -56,7 +56,7 @@ class ChangeLine:
     key_changed: bool = False
 
 
-def line_of(entry: Entry, version: Version | None) -> ChangeLine:
+def line_of(entry: HistoryEntry, version: Version | None) -> ChangeLine:
     """Return the text of a change."""
     step = entry.step
     types = {c["name"]: str(c.get("type") or "") for c in version.columns} if version else {}
@@ -75,7 +75,9 @@ def line_of(entry: Entry, version: Version | None) -> ChangeLine:
     return _updated(entry, key_columns, types)
 
 
-def _updated(entry: Entry, key_columns: Sequence[str], types: Mapping[str, str]) -> ChangeLine:
+def _updated(
+    entry: HistoryEntry, key_columns: Sequence[str], types: Mapping[str, str]
+) -> ChangeLine:
     line, before, new = ChangeLine(), entry.before.values, entry.step.new or {}
     changed = changed_columns(entry, key_columns)
     if entry.before_kind in ("key", "unknown"):
@@ -154,7 +156,7 @@ class RowSentence:
     #: Words such as ``6 changes by 4 actors and 1 unknown``; empty without changes.
     changes: str = ""
     since: dt.datetime | None = None
-    last: Entry | None = None
+    last: HistoryEntry | None = None
     #: True if coverage proves that there was no change, from ``since`` to ``until`` if known.
     no_change: bool = False
     until: dt.datetime | None = None

@@ -4,7 +4,7 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from replview.acts.columns import DROP, KEEP, MASK, ColumnChoices, columns_of
-from replview.acts.tables import TableChoice, tables_of
+from replview.acts.tables import PublishableTable, tables_of
 from replview.store.models import Slot, WatchedSlot
 from replview.ui.managed import EXPECTED, ActPage, trouble_of
 
@@ -41,9 +41,9 @@ class ListedTables:
     #: The slot's publications that replview created and may change.
     own: tuple[str, ...]
     #: Tables that the slot records; at most 300.
-    inside: tuple[TableChoice, ...]
+    inside: tuple[PublishableTable, ...]
     #: Tables that the slot does not record; at most 300.
-    outside: tuple[TableChoice, ...]
+    outside: tuple[PublishableTable, ...]
     inside_count: int
     outside_count: int
     #: Number of matching tables that do not fit in the lists.
@@ -53,7 +53,7 @@ class ListedTables:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TablesPage(ActPage):
+class ChangeTablesPage(ActPage):
     """The page that changes the tables of a slot."""
 
     add: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class TablesPage(ActPage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnsPage(ActPage):
+class ChangeColumnsPage(ActPage):
     """The page that changes the columns that a slot keeps."""
 
     #: Table whose columns are shown or changed; empty before one was chosen.
@@ -83,7 +83,7 @@ class ColumnsPage(ActPage):
     keeping: tuple[tuple[str, str], ...] = ((KEEP, "Keep"), (MASK, "Mask"), (DROP, "Leave out"))
 
 
-def with_tables(page: TablesPage, slot: Slot) -> TablesPage:
+def with_tables(page: ChangeTablesPage, slot: Slot) -> ChangeTablesPage:
     """Return the page with the tables to choose from, or with the problem of reading them."""
     try:
         return replace(page, choices=_listed(slot, page.search, {*page.add, *page.remove}))
@@ -107,7 +107,7 @@ def _listed(slot: Slot, search: str, chosen: Set[str]) -> ListedTables:
     )
 
 
-def with_columns(page: ColumnsPage, slot: Slot) -> ColumnsPage:
+def with_columns(page: ChangeColumnsPage, slot: Slot) -> ChangeColumnsPage:
     """Return the page with tables or columns to choose from, or the problem of reading them."""
     try:
         return replace(page, choice=columns_of(slot, page.table))

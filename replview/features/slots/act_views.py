@@ -17,9 +17,9 @@ from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.plan.plan import Plan
 from replview.features.slots.act_pages import (
     AdoptPage,
-    ColumnsPage,
+    ChangeColumnsPage,
+    ChangeTablesPage,
     DropPage,
-    TablesPage,
     with_columns,
     with_tables,
 )
@@ -111,7 +111,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     asked = request.POST if request.method == "POST" else request.GET
     add, remove = names_in(asked.getlist("add")), names_in(asked.getlist("remove"))
     search = Params(request.GET).text("q", 100)
-    page = TablesPage(source=slot.source, slot=slot, add=add, remove=remove, search=search)
+    page = ChangeTablesPage(source=slot.source, slot=slot, add=add, remove=remove, search=search)
     if request.method == "GET":
         page = with_tables(page, slot)
 
@@ -211,7 +211,7 @@ def columns(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
         if name.startswith(_COLUMN) and value in rules:
             rules[value] += (name.removeprefix(_COLUMN)[:200],)
     wanted = {table: {name: rule for rule, names in rules.items() for name in names}}
-    page = ColumnsPage(
+    page = ChangeColumnsPage(
         source=slot.source, slot=slot, table=table, mask=rules[MASK], drop=rules[DROP]
     )
     if not table or (request.method != "POST" and "show" not in asked):

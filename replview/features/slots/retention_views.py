@@ -10,7 +10,7 @@ from replview.access.page import ADMIN, OF_SLOT, READ_POST, VIEWER, page
 from replview.features.slots import views as slot_page
 from replview.store.models import Slot
 from replview.store.retention.forecast import Loss, SlotForecast, loss_of, of_slot
-from replview.store.retention.policy import DaySum, Keeping, all_alike, change_keeping, days_of
+from replview.store.retention.policy import DayContents, Keeping, all_alike, change_keeping, days_of
 from replview.store.write.access_record import Action, note
 from replview.ui import retention_text
 
@@ -24,7 +24,7 @@ class KeepingPage:
     slot: Slot
     forecast: SlotForecast
     #: Sums by day, newest first; at most 60.
-    days: list[DaySum]
+    days: list[DayContents]
     title: str
     cause: str
     #: Loss by the requested change; None without a change.

@@ -20,7 +20,7 @@ from replview.store.read.changes.stream import PAGE, RecordWriter
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.rows import TransactionRow
 from replview.store.read.table_names import unknown_words
-from replview.store.read.transactions.listing import Cursor, find_transactions
+from replview.store.read.transactions.listing import ListCursor, find_transactions
 from replview.store.write.access_record import viewed_changes
 from replview.store.write.search_record import searched_changes
 from replview.ui.api.answers import BadRequest
@@ -98,11 +98,11 @@ def find_one(transaction_id: int) -> tuple[TransactionRow, Slot, int]:
     return row, incarnation.slot, incarnation.number
 
 
-def _cursor(text: str) -> Cursor | None:
+def _cursor(text: str) -> ListCursor | None:
     if not text:
         return None
     try:
-        return Cursor.parse(text)
+        return ListCursor.parse(text)
     except ValueError:
         raise BadRequest("this is no cursor", "give back `older` or `newer` as it came") from None
 

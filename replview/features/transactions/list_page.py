@@ -60,7 +60,7 @@ MORE_WORDS = (
 class ListPosition:
     """The place in the list at which the page begins."""
 
-    cursor: listing.Cursor | None = None
+    cursor: listing.ListCursor | None = None
     backwards: bool = False
     #: Text of a jump target, and whether it was found.
     at: str = ""
@@ -180,7 +180,7 @@ def place_of(words: Mapping[str, object], slot: str) -> ListPosition:
     if text:
         try:
             return ListPosition(
-                cursor=listing.Cursor.parse(text), backwards=bool(words.get("back"))
+                cursor=listing.ListCursor.parse(text), backwards=bool(words.get("back"))
             )
         except ValueError:
             return ListPosition()

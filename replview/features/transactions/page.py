@@ -35,7 +35,7 @@ _TABLES_SHOWN = 100
 
 
 @dataclass(slots=True)
-class Changes:
+class ChangesPage:
     """A page of changes, with its place among all changes."""
 
     blocks: list[Block] = field(default_factory=list)
@@ -90,7 +90,7 @@ class TransactionPage:
     entries: list[TableEntry]
     #: Number of tables that ``entries`` leaves out.
     more_entries: int
-    changes: Changes
+    changes: ChangesPage
     #: Changes that are shown, without updates that changed nothing if those are hidden.
     blocks: list[Block]
     choices: DisplayChoices
@@ -180,13 +180,13 @@ def read_changes(
     shown: Shown,
     relations: Mapping[str, int],
     last: int | None = None,
-) -> Changes:
+) -> ChangesPage:
     """Read one page of filtered changes; ``last`` is the last change's number, if known."""
     kept = bool(row.aborted_changes) and slot.keep_aborted
     wanted = shown.change_filter(relations, with_aborted=kept)
     backwards = shown.before is not None
     if wanted is None:
-        return Changes(no_table=True)
+        return ChangesPage(no_table=True)
     found = read_changes_page(
         reading_session(), row.id, wanted, after=shown.after, before=shown.before,
         limit=PAGE_CHANGES, last=last,
@@ -194,14 +194,14 @@ def read_changes(
     not_undone = transaction_text.NOT_UNDONE.get(row.state, "")
     blocks = blocks_of(found.rows, all_columns=shown.all_columns, not_undone=not_undone)
     hidden = sum(block.changed_nothing for block in blocks) if shown.only_changed else 0
-    made = Changes(blocks, hidden=hidden, searched_to=found.searched_to, backwards=backwards)
+    made = ChangesPage(blocks, hidden=hidden, searched_to=found.searched_to, backwards=backwards)
     at_first = not shown.after and not backwards
     made.whole = at_first and not shown.filtered and not found.more and found.searched_to is None
     _place(made, found, shown, at_first)
     return made
 
 
-def _place(made: Changes, found: ChangePage, shown: Shown, at_first: bool) -> None:
+def _place(made: ChangesPage, found: ChangePage, shown: Shown, at_first: bool) -> None:
     backwards = made.backwards
     first_seq = found.rows[0].seq if found.rows else None
     last_seq = found.rows[-1].seq if found.rows else None
@@ -228,7 +228,7 @@ def _neighbours(row: TransactionRow, table: TableEntry | None) -> Neighbours | N
     return neighbours_of(reading_session(), row.incarnation_id, row.commit_seq, table.relation_id)
 
 
-def _not_undone(row: TransactionRow, changes: Changes) -> str:
+def _not_undone(row: TransactionRow, changes: ChangesPage) -> str:
     """Return why the whole transaction cannot be undone; empty if nothing prevents it."""
     if problem := transaction_text.NOT_UNDONE.get(row.state):
         return problem
@@ -254,7 +254,7 @@ def context_lines(context: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     ]
 
 
-def empty_words(row: TransactionRow, shown: Shown, changes: Changes) -> dict[str, str]:
+def empty_words(row: TransactionRow, shown: Shown, changes: ChangesPage) -> dict[str, str]:
     """Return title and explanation for a page without changes."""
     if changes.no_table:
         why = f"This transaction changed nothing of {shown.table}."

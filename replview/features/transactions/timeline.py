@@ -23,7 +23,7 @@ _NAME_CHARACTERS = 16
 
 
 @dataclass(slots=True, kw_only=True)
-class Mark:
+class TimelineMark:
     """A mark on the timeline."""
 
     #: Position in percent of the width.
@@ -44,7 +44,7 @@ class Mark:
 class Timeline:
     """The timeline of a transaction."""
 
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[TimelineMark] = field(default_factory=list)
     #: End of the solid line, in percent of the width.
     wal_end: float = 100.0
     #: True while the transaction has not ended.
@@ -73,7 +73,7 @@ def timeline_of(
     open_ = row.state in ("receiving", "streaming")
     made = Timeline(open=open_, ended_badly=row.state in ("aborted", "rolled back"))
     made.wal_end = 100.0 if open_ else _WAL_END
-    made.marks = [Mark(left=0.0, word="first record", detail=row.first_lsn, anchor="start")]
+    made.marks = [TimelineMark(left=0.0, word="first record", detail=row.first_lsn, anchor="start")]
     made.marks += _spot_marks(spots, names, first, end, made.wal_end)
     made.marks += _end_marks(row)
     return made
@@ -85,7 +85,7 @@ def _spot_marks(
     first: int,
     end: int | None,
     wal_end: float,
-) -> list[Mark]:
+) -> list[TimelineMark]:
     chosen = _chosen(spots)
     if not chosen:
         return []
@@ -93,7 +93,7 @@ def _spot_marks(
     reach = max(end or 0, chosen[-1].lsn) - first
     lefts = [wal_end * (spot.lsn - first) / reach if reach > 0 else 0.0 for spot in chosen]
     return [
-        Mark(
+        TimelineMark(
             left=left,
             word=_name(spot, names),
             detail=f"+{bytes_words(max(spot.lsn - first, 0))}",
@@ -134,26 +134,37 @@ def _name(spot: Spot, names: Mapping[int, tuple[str, str]]) -> str:
     return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 1]}…"
 
 
-def _end_marks(row: TransactionRow) -> list[Mark]:
+def _end_marks(row: TransactionRow) -> list[TimelineMark]:
     """Return the marks of the end and of storing, or a mark that the transaction is open."""
     marks = []
     left = _WAL_END
     if row.prepared_at is not None:
-        marks.append(Mark(left=left, word="prepared", detail=f"{row.prepared_at:%H:%M:%S} UTC"))
+        marks.append(
+            TimelineMark(left=left, word="prepared", detail=f"{row.prepared_at:%H:%M:%S} UTC")
+        )
         left = 89.0
     if row.state in ("receiving", "streaming", "prepared"):
-        open_ = Mark(left=100.0, word="open", detail="no end yet", anchor="end", in_wal=False)
+        open_ = TimelineMark(
+            left=100.0, word="open", detail="no end yet", anchor="end", in_wal=False
+        )
         return [*marks, open_]
     end = row.commit_time or row.ended_at
     if end is None:
-        return [*marks, Mark(left=100.0, word=row.state, detail="time unknown", anchor="end")]
+        return [
+            *marks,
+            TimelineMark(left=100.0, word=row.state, detail="time unknown", anchor="end"),
+        ]
     detail = f"{end:%H:%M:%S}.{end.microsecond // 1000:03d}"
     if row.prepared_at is not None:
         detail = f"+{age_words(end - row.prepared_at)}"
-    marks.append(Mark(left=left, word=row.state, detail=detail, in_wal=row.prepared_at is None))
+    marks.append(
+        TimelineMark(left=left, word=row.state, detail=detail, in_wal=row.prepared_at is None)
+    )
     if row.stored_at is not None:
         after_us = (row.stored_at - end).total_seconds() * 1e6
         # The times are from two clocks; a negative difference means that they disagree.
         detail = f"+{short_words(after_us)}" if after_us >= 0 else "clocks differ"
-        marks.append(Mark(left=100.0, word="stored", detail=detail, anchor="end", in_wal=False))
+        marks.append(
+            TimelineMark(left=100.0, word="stored", detail=detail, anchor="end", in_wal=False)
+        )
     return marks

@@ -28,7 +28,7 @@ from replview.store.read.changes.selections import (
     within,
     without_unchanged,
 )
-from replview.store.read.changes.stream import Cursor, RecordWriter, last_cursor
+from replview.store.read.changes.stream import RecordWriter, StreamCursor, last_cursor
 from replview.store.read.table_names import unknown_words
 from replview.store.write.access_record import Action, note
 from replview.store.write.search_record import searched_changes
@@ -191,7 +191,7 @@ def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Port
             if found := portion[0]:
                 last = found[-1][0]
                 number = writer.incarnation_number(last.incarnation_id)
-                place = Cursor(number, last.commit_seq or 0)
+                place = StreamCursor(number, last.commit_seq or 0)
                 end = max(end or place, place)
         if not (options["follow"] and _wait_for_more(slot, end)):
             return
@@ -202,7 +202,7 @@ def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Port
         portions = selection.found(reading_session(), after, as_lines=as_lines)
 
 
-def _wait_for_more(slot: Slot, after: Cursor | None) -> bool:
+def _wait_for_more(slot: Slot, after: StreamCursor | None) -> bool:
     """Wait until history has grown; return False when the slot is gone."""
     while True:
         try:

@@ -21,7 +21,7 @@ from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.packed_values import INT8, Fields
 from replview.parquet.slice_schemas import SliceColumn
 from replview.parquet.slices import Slice, SliceTable
-from replview.store.read.row_history.before_images import Before, Shared, before_at
+from replview.store.read.row_history.before_images import BeforeImage, Shared, before_at
 from replview.store.read.session import Parameters, ReadSession
 from replview.store.read.visibility import MASKED, Grants, Visibility
 
@@ -40,7 +40,7 @@ _PIECES = """
 Marks = dict[str, dict[int, tuple[str | None, str | None]]]
 
 
-class Beside:
+class SideConnection:
     """A second connection, made when first needed: the first one is in a COPY."""
 
     def __init__(self, connection: Connection) -> None:
@@ -63,7 +63,7 @@ class Beside:
             self._made.close()
 
 
-def marks_of(batch: pa.RecordBatch, kinds: Sequence[str], beside: Beside) -> Marks:
+def marks_of(batch: pa.RecordBatch, kinds: Sequence[str], beside: SideConnection) -> Marks:
     """Return the marks of a batch's rows, with the values that are kept aside."""
     found: Marks = {}
     images = batch.column("marked")
@@ -95,7 +95,9 @@ def unmarked(marks: Marks, texts: pa.Array, name: str) -> tuple[pa.Array, Mappin
     return pa.array(values, pa.string()), raw
 
 
-def _aside(beside: Beside, column: str, transaction_id: int, seq: int, side: str) -> str | None:
+def _aside(
+    beside: SideConnection, column: str, transaction_id: int, seq: int, side: str
+) -> str | None:
     """Return the whole value that is kept aside; None where it has been deleted."""
     key = [transaction_id, seq, side, column]
     rows = beside.connection().execute(_PIECES, key).fetchall()
@@ -171,7 +173,7 @@ class Derivation:
     """Derives the rows before the updates of one table."""
 
     def __init__(
-        self, beside: Beside, part: Slice, table: SliceTable, columns: Sequence[SliceColumn]
+        self, beside: SideConnection, part: Slice, table: SliceTable, columns: Sequence[SliceColumn]
     ) -> None:
         self._beside = beside
         self._columns = columns
@@ -228,7 +230,7 @@ class Derivation:
         [whole] = table.combine_chunks().to_batches() or [batch.slice(0, 0)]
         return _marked(whole, derived)
 
-    def _look_up(self, keys: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], Before]:
+    def _look_up(self, keys: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], BeforeImage]:
         if self._session is None:
             self._session = _WholeSession(self._beside.connection())
         self._session.read_characters = 0
@@ -240,7 +242,7 @@ class Derivation:
         return found
 
     def _told(
-        self, batch: pa.RecordBatch, place: int, past: Before, own: Mapping[str, Any]
+        self, batch: pa.RecordBatch, place: int, past: BeforeImage, own: Mapping[str, Any]
     ) -> dict[str, object] | None:
         """Return a row completed from the record; None where the record adds nothing."""
         if own["derivable"]:
@@ -260,7 +262,7 @@ class Derivation:
             line["marked"] = _with_origins(past, {**mine, **found}, {*found})
         return line if found else None
 
-    def _shown(self, past: Before, names: Collection[str]) -> dict[str, Any]:
+    def _shown(self, past: BeforeImage, names: Collection[str]) -> dict[str, Any]:
         """Return the known values of these columns in the row before, with the slice's masks."""
         return {
             name: MASKED if name in self._masked else value
@@ -269,7 +271,7 @@ class Derivation:
         }
 
     def _line(
-        self, batch: pa.RecordBatch, place: int, past: Before, version_id: int
+        self, batch: pa.RecordBatch, place: int, past: BeforeImage, version_id: int
     ) -> dict[str, object]:
         """Return the row before an update in the columns of the query."""
         line = {name: batch.column(name)[place].as_py() for name in ("id", "seq", "lsn", "kind")}
@@ -295,7 +297,7 @@ def _plain(value: object) -> str | None:
     return None if value is None or isinstance(value, dict) else str(value)
 
 
-def _with_origins(past: Before, image: Mapping[str, object], of_past: Collection[str]) -> str:
+def _with_origins(past: BeforeImage, image: Mapping[str, object], of_past: Collection[str]) -> str:
     """Return the row as JSON, with the origin of each value of ``of_past`` that is kept aside."""
     found = {
         name: {**value, ORIGIN: list(past.origins[name])}

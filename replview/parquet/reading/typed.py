@@ -46,7 +46,7 @@ def read_typed(
     if len(columns) <= MOST_COLUMNS and not part.masked_of(table.name):
         cells = Cells.of(connection, table, own, images)
     found = groups(connection, part, within or everything(part), [table.relation_id])
-    with closing(completing.Beside(connection)) as beside:
+    with closing(completing.SideConnection(connection)) as beside:
         rows_before = completing.Derivation(beside, part, table, columns)
         for group, batch in group_batches(
             connection, found, query, {**own, **TOLD_FIELDS, **values}, cells
@@ -58,7 +58,7 @@ def read_typed(
 
 def _typed(
     batch: pa.RecordBatch, group: Group, table: SliceTable, columns: Sequence[SliceColumn],
-    schema: pa.Schema, beside: completing.Beside,
+    schema: pa.Schema, beside: completing.SideConnection,
 ) -> pa.RecordBatch:  # fmt: skip
     raws: dict[int, list[tuple[str, str]]] = {}
     batch, of = placed(batch, group)

@@ -16,7 +16,7 @@ from django.conf import settings
 from decoder.scalars import LSN, now_us
 from replview.receiver.large_values import put_back
 from replview.receiver.process import give_back_memory
-from replview.receiver.quarantine import Before, Skips, left_out_of, read_skips
+from replview.receiver.quarantine import Skips, StopPoint, left_out_of, read_skips
 from replview.receiver.sessions.opening import OpenSession
 from replview.receiver.sessions.pacing import Feedback, idle_position
 from replview.receiver.sessions.received_anew import PeekEnded, PeekRecorder
@@ -26,7 +26,7 @@ from replview.receiver.storing.catalog_shapes import CatalogShapes
 from replview.receiver.storing.portions import Note, Portion
 from replview.receiver.storing.store_batch import StoreWriter
 from replview.receiver.storing.table_plans import TablePlans
-from replview.receiver.storing.writer_thread import Batch, WritingThread
+from replview.receiver.storing.writer_thread import EventBatch, WritingThread
 from replview.store.write.incarnations import SlotRow, log_event
 from replview.store.write.lease import Lease
 from replview.store.write.shapes import StoredShape
@@ -75,7 +75,7 @@ class Pump:
         stop: threading.Event,
         skips: Skips,
         recorder: Recorder,
-        before: Before | None,
+        before: StopPoint | None,
     ) -> None:
         self._before = before
         self._opened = opened
@@ -89,7 +89,7 @@ class Pump:
         self._passed_lsn = 0
         self._begin_decoding()
         self._feedback = Feedback(stored_lsn=opened.incarnation.checkpoint_lsn)
-        self._batch = Batch()
+        self._batch = EventBatch()
         self._handed_over_at = 0.0
         self._heartbeat_seconds: float = settings.HEARTBEAT_SECONDS
         self._store_seconds: float = settings.STORE_GONE_SECONDS
@@ -229,7 +229,7 @@ class Pump:
         batch.server_lsn = self._session.server_lsn
         self._writing.hand_over(batch)
         self._handed_over_at = now
-        self._batch = Batch()
+        self._batch = EventBatch()
 
     def _confirm(self) -> None:
         now = time.monotonic()
@@ -305,7 +305,7 @@ def record(
     slot: SlotRow,
     stop: threading.Event,
     listeners: Listeners,
-    before: Before | None = None,
+    before: StopPoint | None = None,
 ) -> None:
     """Store and confirm what a started stream sends, until ``stop`` is set or ``before`` comes.
 

@@ -28,7 +28,7 @@ from replview.store.write.lease import Fenced
 
 
 @dataclass(slots=True)
-class Batch:
+class EventBatch:
     """Decoded events that are passed to the store together."""
 
     events: list[Event] = field(default_factory=list)
@@ -72,7 +72,7 @@ class WritingThread:
         self._check = check
         self._recorder = recorder
         self._on_stored = on_stored
-        self._queue: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[EventBatch | None] = queue.SimpleQueue()
         #: Number of batches handed over and not stored yet: 0 idle, 1 writing, 2 full.
         self.waiting = 0
         self._lock = threading.Lock()
@@ -107,7 +107,7 @@ class WritingThread:
         began_at = self._began_at
         return 0.0 if began_at is None else time.monotonic() - began_at
 
-    def hand_over(self, batch: Batch) -> None:
+    def hand_over(self, batch: EventBatch) -> None:
         """Hand a batch to the thread; the caller keeps ``waiting`` below 2."""
         with self._lock:
             self.waiting += 1
@@ -140,7 +140,9 @@ class WritingThread:
             self.error = error
             self._tell()
 
-    def _write(self, batch: Batch, events: Sequence[Event], *, idle_lsn: int | None = None) -> None:
+    def _write(
+        self, batch: EventBatch, events: Sequence[Event], *, idle_lsn: int | None = None
+    ) -> None:
         # Large values may take the store longer, without it being gone.
         self._began_at = time.monotonic() + batch.large_bytes / _LEAST_BYTES_PER_SECOND
         try:
@@ -154,7 +156,7 @@ class WritingThread:
                 raise
             raise Unstorable(culprit) from None
 
-    def _store(self, batch: Batch, events: Sequence[Event], idle_lsn: int | None) -> None:
+    def _store(self, batch: EventBatch, events: Sequence[Event], idle_lsn: int | None) -> None:
         portion = self._recorder.digest(events, batch.received_at_us or now_us())
         if idle_lsn is not None and idle_lsn > portion.checkpoint_lsn:
             portion.checkpoint_lsn = idle_lsn

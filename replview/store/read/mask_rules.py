@@ -56,7 +56,7 @@ def table_readings(name: str) -> list[tuple[str, str]]:
 When = Literal["ingest", "display"]
 
 
-class ColumnShape(Protocol):
+class MaskableColumn(Protocol):
     """A column as a rule sees it; its type is in the form of ``format_type()``, None: unknown."""
 
     @property
@@ -133,7 +133,11 @@ def rules_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[Rule, ...]:
 
 
 def masked_by(
-    rules: Iterable[Rule], source_id: int, schema: str, table: str, columns: Sequence[ColumnShape]
+    rules: Iterable[Rule],
+    source_id: int,
+    schema: str,
+    table: str,
+    columns: Sequence[MaskableColumn],
 ) -> dict[str, When]:
     """Return ``{column: where it is masked}`` for one shape of a table; ingest outranks display."""
     found: dict[str, When] = {}

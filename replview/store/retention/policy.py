@@ -50,7 +50,7 @@ class Keeping:
 
 
 @dataclass(frozen=True, slots=True)
-class DaySum:
+class DayContents:
     """The contents of one day of a slot's record, over all incarnations."""
 
     day: dt.date
@@ -60,20 +60,20 @@ class DaySum:
     store_bytes: int | None
 
 
-def days_of(slot_id: int) -> list[DaySum]:
+def days_of(slot_id: int) -> list[DayContents]:
     """Return the days of a slot's record, oldest first."""
-    found: list[DaySum] = []
+    found: list[DayContents] = []
     columns = ("day", "transactions", "changes", "store_bytes")
     kept = KeptDay.objects.filter(incarnation__slot_id=slot_id).order_by("day")
     for day, same in groupby(kept.values_list(*columns), key=itemgetter(0)):
         _, transactions, changes, sizes = zip(*same, strict=True)
         size = None if None in sizes else sum(sizes)
-        found.append(DaySum(day, sum(transactions), sum(changes), size))
+        found.append(DayContents(day, sum(transactions), sum(changes), size))
     return found
 
 
 def doomed_through(
-    keeping: Keeping, days: list[DaySum], today: dt.date, today_bytes: int
+    keeping: Keeping, days: list[DayContents], today: dt.date, today_bytes: int
 ) -> dt.date | None:
     """Return the last day to delete from a slot's record; None to keep all.
 

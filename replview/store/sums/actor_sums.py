@@ -33,7 +33,7 @@ class SummedDays:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
+class ActorCounts:
     """Numbers of transactions, changes by operation, and messages."""
 
     transactions: int = 0
@@ -50,7 +50,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActorSum(Sums):
+class ActorSum(ActorCounts):
     """The sums of one actor."""
 
     #: Name of the actor; empty: unknown.
@@ -77,7 +77,7 @@ class ActorList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSum(Sums):
+class TableSum(ActorCounts):
     """The sums of one actor in one table."""
 
     relation_id: int
@@ -88,7 +88,7 @@ class TableSum(Sums):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DaySum(Sums):
+class ActorDay(ActorCounts):
     """The sums of one actor on one day."""
 
     day: dt.date
@@ -99,12 +99,12 @@ class DaySum(Sums):
 
 
 @dataclass(slots=True)
-class Doings:
+class ActorTotals:
     """The changes of one actor, by day and by table."""
 
     actor: str
     #: Days with changes, in order.
-    days: list[DaySum] = field(default_factory=list)
+    days: list[ActorDay] = field(default_factory=list)
     #: Tables, the one with most changes first.
     tables: list[TableSum] = field(default_factory=list)
 
@@ -248,7 +248,7 @@ def actors_of(
 
 def doings_of(
     span: SummedDays, actors: Sequence[str], *, tables_on: Mapping[str, dt.date] | None = None
-) -> dict[str, Doings]:
+) -> dict[str, ActorTotals]:
     """Return each actor's changes by day and table (``tables_on``: of one day of the actor)."""
     if not actors:
         return {}
@@ -265,12 +265,12 @@ def doings_of(
     SELECT summed.*, r.schema, r."table" FROM summed LEFT JOIN relation r ON r.id = part
     ORDER BY day, part
     """  # noqa: S608 (all of it is written in this file)
-    found: dict[str, Doings] = {}
+    found: dict[str, ActorTotals] = {}
     on = tables_on or {}
     asked = _parameters(span, actors=list(actors), on_who=list(on), on_day=list(on.values()))
     for actor, part, day, *rest in rows(sql, asked):
         counts, (claimed, stamped, first, last, schema, table) = _counts(rest[:6]), rest[6:]
-        doings = found.setdefault(actor, Doings(actor))
+        doings = found.setdefault(actor, ActorTotals(actor))
         if part:
             doings.tables.append(
                 TableSum(relation_id=part, schema=schema or "", table=table or "", last_time=last,
@@ -278,9 +278,15 @@ def doings_of(
             )  # fmt: skip
         else:
             doings.days.append(
-                DaySum(day=day, claimed=claimed, stamped=stamped, first_time=first, last_time=last,
-                       **counts)
-            )  # fmt: skip
+                ActorDay(
+                    day=day,
+                    claimed=claimed,
+                    stamped=stamped,
+                    first_time=first,
+                    last_time=last,
+                    **counts,
+                )
+            )
     for doings in found.values():
         doings.tables.sort(key=lambda each: (-each.changes, each.relation_id))
     return found

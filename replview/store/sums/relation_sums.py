@@ -145,7 +145,7 @@ class RelationSum:
 
 
 @dataclass(slots=True)
-class Sums:
+class RelationSums:
     """The sums of all tables of a slot."""
 
     by_relation: dict[int, RelationSum] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class LastChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class RelationRates:
     """Changes of tables in stretches of equal length, one number for each, from ``since`` on."""
 
     since: dt.datetime
@@ -176,9 +176,9 @@ class Rates:
     by_relation: Mapping[int, Sequence[float]]
 
 
-def sums_of_slot(slot_id: int) -> Sums:
+def sums_of_slot(slot_id: int) -> RelationSums:
     """Return the counts and last places of all tables of a slot, from one query."""
-    sums = Sums()
+    sums = RelationSums()
     for relation_id, incarnation, number, *counts in rows(_SUMS, {"slot": slot_id, "tail": TAIL}):
         if relation_id is None:
             sums.not_counted += int(counts[0])
@@ -199,7 +199,7 @@ def rates_of(
     since: dt.datetime,
     until: dt.datetime,
     buckets: int,
-) -> Rates:
+) -> RelationRates:
     """Return the changes of tables over a time, by the source's clock, from one query."""
     ids = list(relation_ids)
     width = max((until - since).total_seconds() / buckets, 1e-6)
@@ -214,7 +214,7 @@ def rates_of(
             series[relation_id][min(max(bucket, 0), buckets - 1)] += float(number)
         elif number is not None:
             known_from = dt.datetime.fromtimestamp(float(number), tz=dt.UTC)
-    return Rates(since, width, buckets, known_from, series)
+    return RelationRates(since, width, buckets, known_from, series)
 
 
 def last_changes(places: Mapping[int, LastChangeRange]) -> dict[int, LastChange]:

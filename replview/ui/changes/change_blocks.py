@@ -12,7 +12,7 @@ from replview.access.visibility import reading_session
 from replview.store.read.changes.as_sql import undo_problem
 from replview.store.read.changes.records import OPERATIONS
 from replview.store.read.changes.values import ALTERED, changed_nothing, same_value
-from replview.store.read.row_history.before_images import Before, before_images
+from replview.store.read.row_history.before_images import BeforeImage, before_images
 from replview.store.read.rows import ChangeRow
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed_changes
@@ -189,7 +189,7 @@ def blocks_of(
     *,
     all_columns: bool = False,
     not_undone: str = "",
-    before: Mapping[tuple[int, int], Before] | None = None,
+    before: Mapping[tuple[int, int], BeforeImage] | None = None,
 ) -> list[Block]:
     """Return the blocks of a page of changes, with before images derived where none was sent.
 

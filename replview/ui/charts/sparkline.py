@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from replview.store.sums.relation_sums import Rates
+from replview.store.sums.relation_sums import RelationRates
 
 WIDTH, HEIGHT, PAD = 168, 32, 3
 #: The least value of the full height, so that little WAL looks little.
@@ -72,7 +72,7 @@ def _line(run: list[tuple[float, float]]) -> str:
     return " ".join(f"{x},{y}" for x, y in run)
 
 
-def rate_sparkline(rates: Rates, relation_id: int) -> Sparkline | None:
+def rate_sparkline(rates: RelationRates, relation_id: int) -> Sparkline | None:
     """Return a line over the whole time; None where the table did not change in it."""
     values = rates.by_relation.get(relation_id) or []
     if not any(values):

@@ -12,7 +12,7 @@ from django.utils import timezone
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.features.baselines.page import BaselinesPage, build_form, build_page
-from replview.features.baselines.text import TableChoice
+from replview.features.baselines.text import BaselineTableChoice
 from replview.jobs import baselines
 from replview.store.looks import store_publication_look
 from replview.store.models import Baseline, Slot, SlotEvent, Transaction
@@ -108,11 +108,23 @@ def test_an_empty_page_says_why_and_what_to_do(slot: Slot) -> None:
         next="choose tables, read the cost.",
     )
     assert page.form.choices == [
-        TableChoice(name="public.orders", chosen=False, done=False, root=None, row_filter=None,
-                    keyless=False),
-        TableChoice(name=f"public.{EVIL}", chosen=False, done=False, root=None,
-                    row_filter="(id > 7)", keyless=True),
-    ]  # fmt: skip
+        BaselineTableChoice(
+            name="public.orders",
+            chosen=False,
+            done=False,
+            root=None,
+            row_filter=None,
+            keyless=False,
+        ),
+        BaselineTableChoice(
+            name=f"public.{EVIL}",
+            chosen=False,
+            done=False,
+            root=None,
+            row_filter="(id > 7)",
+            keyless=True,
+        ),
+    ]
 
 
 def test_a_table_is_chosen_by_the_address(signed_in: Client, slot: Slot) -> None:

@@ -10,7 +10,7 @@ from django.test import Client
 
 from replview.features.history.job import arguments, rows
 from replview.features.history.page import LISTS, HistoryPage, read_history_page
-from replview.features.history.record import Cell, HistoryRecord, read_history_record
+from replview.features.history.record import HistoryRecord, ResultCell, read_history_record
 from replview.parquet.reading import connect, resolve
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
@@ -206,8 +206,8 @@ def test_doubts_stand_above_the_rows(db) -> None:
     )
     assert record.reasons == ["no baseline is exported", "a gap"]
     assert record.rows == [
-        [Cell("1"), Cell("null", unknown=True)],
-        [Cell("2"), Cell("<b>x</b>")],
+        [ResultCell("1"), ResultCell("null", unknown=True)],
+        [ResultCell("2"), ResultCell("<b>x</b>")],
     ]
     assert record.reported == [("key", "id"), ("life", "unknown"), ("begins: lsn", "0/10")]
 
@@ -263,7 +263,7 @@ def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client
         level="ok", title="Done: 2 rows.", cause="Complete: all that it takes is exported."
     )
     (nobody, *_, many), (alice, *_, single) = record.rows
-    assert nobody == Cell("nobody named", unknown=True)
+    assert nobody == ResultCell("nobody named", unknown=True)
     assert (many.text, alice.text, single.text) == ("2,000", "alice", "1")
     assert "actor=%3F&tables=public.orders&ops=I&since=2026-11-20T08" in many.url
     assert "ops=U" in single.url

@@ -7,23 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replview.text.formats import short_type
-from replview.ui.versions import Carried, Shape, VersionColumn, compare, rename_candidates, summary
+from replview.ui.versions import (
+    CarriedValues,
+    ComparedVersion,
+    VersionColumn,
+    compare,
+    rename_candidates,
+    summary,
+)
 
 INT, TEXT, CUSTOM = (20, -1), (25, -1), (16400, -1)
 
 
-def shape(*columns: Any, **values: Any) -> Shape:
+def shape(*columns: Any, **values: Any) -> ComparedVersion:
     """``shape(("id", INT), ("note", TEXT))``; known by id."""
     known = {"number": 1, "schema": "public", "table": "orders", "replica_identity": "DEFAULT",
              "key_columns": ("id",)}  # fmt: skip
     made = tuple(VersionColumn(name, str(kind), kind, name == "id") for name, kind in columns)
-    return Shape(columns=made, **(known | values))
+    return ComparedVersion(columns=made, **(known | values))
 
 
 ID, A, B, C = ("id", INT), ("a", TEXT), ("b", TEXT), ("c", INT)
 
 
-def kinds(before: Shape, after: Shape, **more: Any) -> dict[str, str]:
+def kinds(before: ComparedVersion, after: ComparedVersion, **more: Any) -> dict[str, str]:
     """Column → kind, of those that are not the same."""
     return {
         (row.after or row.before).name: row.kind  # type: ignore[union-attr]
@@ -74,7 +81,7 @@ def test_several_before_a_column_that_stayed_are_renamed_in_order() -> None:
 
 @pytest.mark.parametrize(("equal", "kind"), [(0, "dropped"), (4, "renamed")])
 def test_values_of_stored_rows_decide(equal: int, kind: str) -> None:
-    carried = {("a", "b"): Carried(compared=4, equal=equal)}
+    carried = {("a", "b"): CarriedValues(compared=4, equal=equal)}
     row = compare(shape(ID, A), shape(ID, B), carried).changed[0]
 
     assert row.kind == kind
@@ -82,8 +89,12 @@ def test_values_of_stored_rows_decide(equal: int, kind: str) -> None:
 
 
 def test_types_with_their_modifiers() -> None:
-    before = Shape(1, "public", "t", "FULL", (VersionColumn("n", "numeric(10,2)", (1700, 655366)),))
-    after = Shape(2, "public", "t", "FULL", (VersionColumn("n", "numeric(12,2)", (1700, 786438)),))
+    before = ComparedVersion(
+        1, "public", "t", "FULL", (VersionColumn("n", "numeric(10,2)", (1700, 655366)),)
+    )
+    after = ComparedVersion(
+        2, "public", "t", "FULL", (VersionColumn("n", "numeric(12,2)", (1700, 786438)),)
+    )
 
     (row,) = compare(before, after).changed
     assert row.words == ("type changed",)

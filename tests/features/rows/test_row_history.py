@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.features.rows.page import Page, read_page
+from replview.features.rows.page import RowPage, read_page
 from replview.features.rows.views import read_change
 from replview.store.models import Slot, Transaction
 from replview.store.write.partitions import ensure_partitions
@@ -52,7 +52,7 @@ def started(slot: Slot, key: str = "42", table: str = "public.orders", **words: 
     return read_start(slot, {"table": table, "key.id": key, **words})
 
 
-def read(slot: Slot, key: str = "42", **words: str) -> Page:
+def read(slot: Slot, key: str = "42", **words: str) -> RowPage:
     """Return the page of a row of orders, of the slot as it is stored now."""
     slot.refresh_from_db()
     return read_page(slot, started(slot, key), {"table": "public.orders", "key.id": key, **words})

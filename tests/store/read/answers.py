@@ -23,7 +23,7 @@ from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.finding import TracedRow as FoundRow
 from replview.store.read.row_history.history import history_of
 from replview.store.read.row_history.keys import TableRows, table_of
-from replview.store.read.row_history.replay import Entry
+from replview.store.read.row_history.replay import HistoryEntry
 from replview.store.read.rows import ChangeRow
 from tests.store.read.replay import Replay
 from tests.support.histories import Histories
@@ -643,7 +643,7 @@ def _spans(finder: RowFinder) -> list[tuple[Any, ...]]:
 
 def _history(
     played: Played, table: Table, rows: TableRows, key: int, finder: RowFinder, change: Place
-) -> Iterator[Entry]:
+) -> Iterator[HistoryEntry]:
     """The whole history of a row, newest first; sometimes a few changes a page."""
     cursor: str | None = None
     limit = played.histories.random.choice((5, 50, 50))
@@ -686,7 +686,7 @@ def _hold_page(played: Played, program: Client, table: Table, rows: TableRows) -
 Story = list[tuple[str, tuple[Any, ...]]]
 
 
-def _told(entries: list[Entry], first: tuple[Any, ...]) -> tuple[set[int], Story]:
+def _told(entries: list[HistoryEntry], first: tuple[Any, ...]) -> tuple[set[int], Story]:
     """Whose rows the values are, and what happened, oldest first."""
     values = [state.values for entry in entries for state in (entry.before, entry.after)]
     rids = {int(each["rid"]) for each in values if "rid" in each}
@@ -749,7 +749,7 @@ def _hold_histories(played: Played, table: Table, rows: TableRows) -> None:
     assert sorted(kept) == sorted(s for s in nameless if [op for op, _ in s] != ["T"]), table
 
 
-def _hold_entries(played: Played, entries: list[Entry], facts: list[Fact]) -> None:
+def _hold_entries(played: Played, entries: list[HistoryEntry], facts: list[Fact]) -> None:
     """Each entry has the row before and after the change."""
     mine = [entry for entry in reversed(entries) if entry.step.op != "S"]
     assert len(mine) == len(facts), (mine, facts)

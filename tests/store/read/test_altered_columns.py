@@ -12,11 +12,11 @@ from replview.store.models import Relation, RelationVersion
 from replview.store.read.changes.as_sql import ChangeStatement, undo_sql
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.as_of import RowState, row_as_of
-from replview.store.read.row_history.before_images import Before, before_images
+from replview.store.read.row_history.before_images import BeforeImage, before_images
 from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import tables_named
-from replview.store.read.row_history.replay import Entry
+from replview.store.read.row_history.replay import HistoryEntry
 from replview.store.read.row_history.shapes import altered_since
 from replview.store.read.rows import ChangeRow
 from replview.ui.versions import shape_of, summary
@@ -56,14 +56,14 @@ def begin(
     wait_for(lambda: recording.transactions(state="streaming"), 20)
 
 
-def last_change(recording: Recording) -> tuple[ChangeRow, Before]:
+def last_change(recording: Recording) -> tuple[ChangeRow, BeforeImage]:
     """With the row before it."""
     [change] = changes_of(reading_session(), recording.transactions()[-1].pk)
     before = before_images(reading_session(), [change])
     return change, before[change.transaction_id, change.seq]
 
 
-def last_entry(recording: Recording) -> Entry:
+def last_entry(recording: Recording) -> HistoryEntry:
     """The same as the row's history has it."""
     relation = Relation.objects.filter(slot=recording.slot, table="t").earliest("pk")
     page = row_history(reading_session(), recording.slot, relation.pk, {"id": "1"})

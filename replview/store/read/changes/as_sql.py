@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store.read.changes.values import ALTERED, mark_of, same_value
-from replview.store.read.row_history.before_images import Before
+from replview.store.read.row_history.before_images import BeforeImage
 from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import comment, equals, identifier, literal, string, table_name
 from replview.store.read.visibility import NO_RIGHT
@@ -40,7 +40,7 @@ class ChangeStatement:
     reason: str = ""
 
 
-def change_as_sql(change: ChangeRow, before: Before | None = None) -> ChangeStatement:
+def change_as_sql(change: ChangeRow, before: BeforeImage | None = None) -> ChangeStatement:
     """Return a statement that repeats the change."""
     if change.hidden:
         return ChangeStatement(None, _hidden(change))
@@ -69,7 +69,7 @@ def change_as_sql(change: ChangeRow, before: Before | None = None) -> ChangeStat
 
 
 def undo_sql(
-    change: ChangeRow, before: Before | None = None, *, shared: bool = False
+    change: ChangeRow, before: BeforeImage | None = None, *, shared: bool = False
 ) -> ChangeStatement:
     """Return a statement that undoes the change; ``shared``: other rows may have its key then."""
     if reason := undo_problem(change, before):
@@ -99,7 +99,7 @@ def undo_sql(
     )
 
 
-def undo_problem(change: ChangeRow, before: Before | None = None) -> str:
+def undo_problem(change: ChangeRow, before: BeforeImage | None = None) -> str:
     """Return why the change cannot be undone; empty where it can."""
     if change.op in _NO_UNDO:
         return _NO_UNDO[change.op]
@@ -124,7 +124,7 @@ def _hidden(change: ChangeRow) -> str:
     return f"you have {NO_RIGHT} of {what}"
 
 
-def _altered(change: ChangeRow, before: Before | None) -> list[str]:
+def _altered(change: ChangeRow, before: BeforeImage | None) -> list[str]:
     """Return the columns whose old value is unknown, as ALTER TABLE may have changed it, too."""
     altered = () if before is None else before.altered
     sent = altered if change.op == "D" else change.new or {}
@@ -166,7 +166,7 @@ def _unwritable(image: Mapping[str, object]) -> str:
     return ""
 
 
-def _known_before(change: ChangeRow, before: Before | None) -> dict[str, object]:
+def _known_before(change: ChangeRow, before: BeforeImage | None) -> dict[str, object]:
     """Return the old row as far as it is known; sent values take precedence over derived ones."""
     sent = change.old or {}
     if change.old_kind == "O" or before is None:
@@ -174,7 +174,7 @@ def _known_before(change: ChangeRow, before: Before | None) -> dict[str, object]
     return {**before.image, **sent}
 
 
-def _derived_words(change: ChangeRow, before: Before | None) -> str:
+def _derived_words(change: ChangeRow, before: BeforeImage | None) -> str:
     if change.old_kind == "O" or before is None:
         return ""
     name = "an unnamed transaction" if before.xid is None else f"transaction {before.xid}"
@@ -210,7 +210,9 @@ def _changed(change: ChangeRow, known: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _update(change: ChangeRow, table: str, before: Before | None, where: str) -> ChangeStatement:
+def _update(
+    change: ChangeRow, table: str, before: BeforeImage | None, where: str
+) -> ChangeStatement:
     new = change.new or {}
     known = _known_before(change, before)
     changed = _changed(change, known)
@@ -306,7 +308,10 @@ class TransactionUndo:
 
 
 def undo_transaction(
-    changes: Sequence[ChangeRow], before: Mapping[tuple[int, int], Before | None], *, name: str = ""
+    changes: Sequence[ChangeRow],
+    before: Mapping[tuple[int, int], BeforeImage | None],
+    *,
+    name: str = "",
 ) -> TransactionUndo:
     """Return the SQL that undoes a transaction, last change first, with constraints deferred."""
     if len(changes) > MOST_CHANGES:

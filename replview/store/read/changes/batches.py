@@ -13,7 +13,7 @@ import orjson
 from replview.store.read.changes.wanted import WantedChanges, searchable
 from replview.store.read.changes.written import StoreLines
 from replview.store.read.relation_shapes import VersionShape, shapes_by_id
-from replview.store.read.row_history.before_images import Before, Shared, before_columns
+from replview.store.read.row_history.before_images import BeforeImage, Shared, before_columns
 from replview.store.read.rows import CHANGES_ACTOR, QUICKLY_NOT_ABORTED, ChangeRow, TransactionRow
 from replview.store.read.seen import seen_change
 from replview.store.read.session import ReadSession, array_text
@@ -170,7 +170,7 @@ class ChangeReader:
         self.lines: StoreLines | None = None
         #: State that the before images of several reads share, and the images read (None: unknown).
         self.shared = Shared()
-        self.before: dict[tuple[int, int], Before | None] = {}
+        self.before: dict[tuple[int, int], BeforeImage | None] = {}
         self._at_once = UNSURE_AT_FIRST
         self._asked_about: list[VersionShape] = []
         self._predicate: Predicate | None = None

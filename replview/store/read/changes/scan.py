@@ -36,7 +36,7 @@ Found = tuple[TransactionRow, ChangeRow]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ScanBatch:
     """The result of one step, and the place of the scan after it."""
 
     #: Changes that match, in scanning order.
@@ -67,7 +67,7 @@ class ChangeScan:
     reader: ChangeReader | None = None
     _relation_ids: list[int] | None = None
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[ScanBatch]:
         """Yield the result step by step.
 
         Raises ``WhereProblem`` for conditions that fit no table.
@@ -158,7 +158,7 @@ class ChangeScan:
 
     def _of(
         self, incarnation: Incarnation, rows: Sequence[TransactionRow], reader: ChangeReader
-    ) -> Iterator[Batch]:
+    ) -> Iterator[ScanBatch]:
         for group in self.batching.groups(rows):
             by_id = {row.id: row for row in group}
             if len(group) == 1 and self.batching.is_large(group[0]):
@@ -173,7 +173,7 @@ class ChangeScan:
             found.sort(key=_place, reverse=not self.forwards)
             last = group[-1]
             seq = ALL_OF_IT if self.forwards else 0
-            yield Batch(
+            yield ScanBatch(
                 found, ScanPosition(incarnation.number, last.commit_seq or 0, seq), last, unknown
             )
 
@@ -213,7 +213,7 @@ class ChangeScan:
 
     def _large(
         self, incarnation: Incarnation, row: TransactionRow, reader: ChangeReader
-    ) -> Iterator[Batch]:
+    ) -> Iterator[ScanBatch]:
         first, last, place = 1, last_seq(self._session, row.id), self.place
         if place and place.incarnation == incarnation.number and place.commit_seq == row.commit_seq:
             first, last = (place.seq + 1, last) if self.forwards else (first, place.seq - 1)
@@ -237,7 +237,7 @@ class ChangeScan:
             stands = ScanPosition(
                 incarnation.number, row.commit_seq or 0, high if self.forwards else low
             )
-            yield Batch([(row, c) for c in changes], stands, row, [(row, c) for c in unknown])
+            yield ScanBatch([(row, c) for c in changes], stands, row, [(row, c) for c in unknown])
 
 
 def before(changes: Iterable[Found], found: Found) -> list[Found]:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from replview.store.read.changes.batches import Batching, ChangeReader
-from replview.store.read.changes.scan import Batch, ChangeScan, Found, before
+from replview.store.read.changes.scan import ChangeScan, Found, ScanBatch, before
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.wanted import WantedChanges
-from replview.store.read.row_history.before_images import Before, Shared
+from replview.store.read.row_history.before_images import BeforeImage, Shared
 from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.session import ReadSession
 
@@ -39,7 +39,7 @@ class FoundChanges:
     unknown: int = 0
     #: Before images that the search read (None: unknown), and the state to share with further
     #: reads.
-    before: Mapping[tuple[int, int], Before | None] = field(default_factory=dict)
+    before: Mapping[tuple[int, int], BeforeImage | None] = field(default_factory=dict)
     shared: Shared | None = None
 
 
@@ -93,7 +93,7 @@ class _Search:
     #: Numbers of the incarnations that were read, by identifier.
     incarnations: dict[int, int] = field(default_factory=dict)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: ScanBatch) -> None:
         """Add the result of one batch."""
         self.found += batch.found
         self.scan.enough = max(self.limit + 1 - len(self.found), 1)

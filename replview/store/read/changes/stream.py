@@ -18,7 +18,7 @@ PAGE = 2000
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Cursor:
+class StreamCursor:
     """A place in a slot's history: after this transaction of this incarnation."""
 
     #: The incarnation's number.
@@ -82,7 +82,7 @@ class RecordWriter:
         return self._transaction[1]
 
 
-def last_cursor(session: ReadSession, slot: QueriedSlot) -> Cursor | None:
+def last_cursor(session: ReadSession, slot: QueriedSlot) -> StreamCursor | None:
     """Return the end of the slot's history now; None while the slot has no incarnation."""
     last = max(incarnations_of(session, slot.pk), key=lambda each: each.number, default=None)
-    return None if last is None else Cursor(last.number, last.commit_seq)
+    return None if last is None else StreamCursor(last.number, last.commit_seq)

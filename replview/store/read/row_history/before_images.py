@@ -106,7 +106,7 @@ _OF_BASELINES = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class BeforeImage:
     """A row as it was before a change, as far as the record tells; absent columns are unknown."""
 
     image: dict[str, Any]
@@ -160,7 +160,7 @@ class Shared:
 
 def before_images(
     session: ReadSession, changes: Iterable[ChangeRow], shared: Shared | None = None
-) -> dict[tuple[int, int], Before]:
+) -> dict[tuple[int, int], BeforeImage]:
     """Return ``{(transaction_id, seq): row before}`` of updates and deletes without an old row."""
     return before_columns(session, changes, None, shared)[0]
 
@@ -170,7 +170,7 @@ def before_columns(
     changes: Iterable[ChangeRow],
     columns: Collection[str] | None,
     shared: Shared | None = None,
-) -> tuple[dict[tuple[int, int], Before], set[tuple[int, int]]]:
+) -> tuple[dict[tuple[int, int], BeforeImage], set[tuple[int, int]]]:
     """Return rows before changes like ``before_images``, but derive only these columns (None: all).
 
     Also returns the changes of which more columns could have been derived.
@@ -195,7 +195,7 @@ def before_columns(
 
 def before_at(
     session: ReadSession, places: Sequence[tuple[int, int]], shared: Shared, *, sent: bool = False
-) -> dict[tuple[int, int], Before]:
+) -> dict[tuple[int, int], BeforeImage]:
     """Derive the rows before committed changes, by (transaction, seq).
 
     ``sent``: use the whole old row where the server sent one.
@@ -265,8 +265,8 @@ def _at(past: RowPast) -> tuple[int, int]:
     return past.change.transaction_id, past.change.seq
 
 
-def _before(past: RowPast, last: RowStep) -> Before:
-    return Before(
+def _before(past: RowPast, last: RowStep) -> BeforeImage:
+    return BeforeImage(
         past.image, last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
         frozenset(past.altered), past.origins,
     )  # fmt: skip

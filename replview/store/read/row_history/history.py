@@ -10,7 +10,7 @@ from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.row_history.events import Event, change_name
 from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.keys import table_of
-from replview.store.read.row_history.replay import LAST, Entry, KnownRow, Replay
+from replview.store.read.row_history.replay import LAST, HistoryEntry, KnownRow, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import IncarnationFacts
 from replview.store.read.row_history.spans import KeyPeriod
@@ -44,7 +44,7 @@ _SEARCHED_FIRST, _SEARCHED = 100, 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class HistoryMark:
     """An item of a row's history that is no change of the row."""
 
     #: One of ``schema``, ``gap``, ``failover``, ``lapse``.
@@ -64,9 +64,9 @@ class RowHistory:
     finder: RowFinder
     row: TracedRow
     #: The row's changes, newest first.
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[HistoryEntry] = field(default_factory=list)
     #: The changes with the marks between them.
-    items: list[Entry | Mark] = field(default_factory=list)
+    items: list[HistoryEntry | HistoryMark] = field(default_factory=list)
     #: The cursor of older changes; None where there are none.
     older: str | None = None
     #: True when the whole history is on this page.
@@ -152,21 +152,21 @@ def history_of(
     return page
 
 
-def _entries(finder: RowFinder, events: Sequence[Event]) -> list[Entry]:
+def _entries(finder: RowFinder, events: Sequence[Event]) -> list[HistoryEntry]:
     """Return these changes with the row before and after each, newest first."""
     entries = Replay(finder, finder.breaks(events)).apply_all(finder.steps(events))
     return entries[::-1]
 
 
 def _matches(
-    entry: Entry, actor: str | None, column: str | None, key_columns: Sequence[str]
+    entry: HistoryEntry, actor: str | None, column: str | None, key_columns: Sequence[str]
 ) -> bool:
     if actor is not None and (entry.step.actor or "") != actor:
         return False
     return column is None or column in changed_columns(entry, key_columns)
 
 
-def changed_columns(entry: Entry, key_columns: Sequence[str] = ()) -> list[str]:
+def changed_columns(entry: HistoryEntry, key_columns: Sequence[str] = ()) -> list[str]:
     """Return the columns that a change set to another value, or may have, if the old is unknown."""
     step = entry.step
     if step.op in ("D", "T"):
@@ -188,7 +188,7 @@ def _arrange(page: RowHistory, *, first: bool, filtered: bool) -> None:
     """Insert the truncation that ended the row, schema changes and gaps in their places."""
     if first and not filtered:
         _add_truncation(page)
-    items: list[Entry | Mark] = []
+    items: list[HistoryEntry | HistoryMark] = []
     finder = page.finder
     newer: RowStep | None = None
     for entry in page.entries:
@@ -202,7 +202,7 @@ def _arrange(page: RowHistory, *, first: bool, filtered: bool) -> None:
     page.items = items
 
 
-def _marks_between(finder: RowFinder, older: RowStep, newer: RowStep | None) -> list[Mark]:
+def _marks_between(finder: RowFinder, older: RowStep, newer: RowStep | None) -> list[HistoryMark]:
     """Return the marks between two changes, newest first. ``newer`` None: up to now."""
     numbers = finder.numbers
     to_number = finder.incarnations[0].number if newer is None else numbers[newer.incarnation_id]
@@ -217,14 +217,14 @@ def _marks_between(finder: RowFinder, older: RowStep, newer: RowStep | None) -> 
         and former.relation_id == version.relation_id
         and former.id != version.id
     ):
-        marks.insert(0, Mark("schema", former=former, version=version))
+        marks.insert(0, HistoryMark("schema", former=former, version=version))
     return marks
 
 
-def _gaps(finder: RowFinder, after: int, up_to: int) -> list[Mark]:
+def _gaps(finder: RowFinder, after: int, up_to: int) -> list[HistoryMark]:
     """Return marks where incarnations of the slot began, except the first one."""
     return [
-        Mark("failover" if each.seamless else "gap", incarnation=each)
+        HistoryMark("failover" if each.seamless else "gap", incarnation=each)
         for each in finder.incarnations
         if max(after, 1) < each.number <= up_to
     ]
@@ -252,4 +252,6 @@ def _add_truncation(page: RowHistory) -> None:
     cut, last = page.finder.truncation(place), page.entries[0]
     for step in page.finder.steps_named([(cut.transaction_id, cut.seq)]):
         after = KnownRow(False, last=step, why="truncated")
-        page.entries.insert(0, Entry(step, last.after, after, "derived", last.key_after, None))
+        page.entries.insert(
+            0, HistoryEntry(step, last.after, after, "derived", last.key_after, None)
+        )

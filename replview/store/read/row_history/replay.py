@@ -38,7 +38,7 @@ NOTHING = KnownRow()
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     """One change of a row, with the row before and after it."""
 
     step: RowStep
@@ -60,11 +60,11 @@ class Replay:
         #: The row after the change applied last.
         self.known = NOTHING
 
-    def apply_all(self, steps: Iterable[RowStep]) -> list[Entry]:
+    def apply_all(self, steps: Iterable[RowStep]) -> list[HistoryEntry]:
         """Apply changes, oldest first."""
         return [self.apply(step) for step in steps]
 
-    def apply(self, step: RowStep) -> Entry:
+    def apply(self, step: RowStep) -> HistoryEntry:
         """Apply one more change; return the row before and after it."""
         key_before, key_after = self._shapes.key_before(step), self._shapes.key_after(step)
         found = self.carried(self.known, step)
@@ -81,7 +81,7 @@ class Replay:
                 values |= step.after
                 after = KnownRow(True, values, step, altered=before.altered - values.keys())
         self.known = after
-        return Entry(step, before, after, kind, key_before, key_after)
+        return HistoryEntry(step, before, after, kind, key_before, key_after)
 
     def _before(self, found: KnownRow, step: RowStep) -> tuple[str, KnownRow]:
         sent = step.old or {}

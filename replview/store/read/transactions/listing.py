@@ -34,7 +34,7 @@ _LONGEST = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class ListCursor:
     """A place in the list; the page after it holds what is older.
 
     That is, for each incarnation, the transactions before a commit_seq, and those without a
@@ -80,27 +80,29 @@ class Cursor:
         return cls(seqs, ended, open_)
 
 
-def cursor_at_time(session: ReadSession, moment: dt.datetime, slot: str = "") -> Cursor:
+def cursor_at_time(session: ReadSession, moment: dt.datetime, slot: str = "") -> ListCursor:
     """Return the cursor of the list that begins with the last transaction at or before a moment."""
     found = history_places.last_seqs_at_time(session, slot, moment)
     place = (min(max(moment, _EPOCH), _END) + _MICROSECOND, 0)
-    return Cursor({key: seq + 1 for key, seq in found.items()}, dict.fromkeys(found, place), place)
+    return ListCursor(
+        {key: seq + 1 for key, seq in found.items()}, dict.fromkeys(found, place), place
+    )
 
 
-def cursor_at_lsn(session: ReadSession, lsn: LSN, slot: str = "") -> Cursor:
+def cursor_at_lsn(session: ReadSession, lsn: LSN, slot: str = "") -> ListCursor:
     """Return the cursor of the list that begins with the commit at an LSN.
 
     It applies to incarnations that reach the LSN.
     """
     found = history_places.first_seqs_from_lsn(session, slot, lsn)
-    return Cursor(seqs={key: seq + 1 for key, seq in found.items()})
+    return ListCursor(seqs={key: seq + 1 for key, seq in found.items()})
 
 
-def cursor_at_beginning(session: ReadSession, slot: str = "") -> Cursor:
+def cursor_at_beginning(session: ReadSession, slot: str = "") -> ListCursor:
     """Return the cursor before all transactions: reading backwards from it yields the oldest."""
     ids = [each.id for each in history_places.incarnation_places(session, slot)]
     place = (_EPOCH, 0)
-    return Cursor(dict.fromkeys(ids, 1), dict.fromkeys(ids, place), place)
+    return ListCursor(dict.fromkeys(ids, 1), dict.fromkeys(ids, place), place)
 
 
 def _moment(at: Moment) -> str:
@@ -113,9 +115,9 @@ class TransactionListPage:
 
     rows: list[TransactionRow]
     #: Cursor of the next, older page; None at the end.
-    older: Cursor | None
+    older: ListCursor | None
     #: Cursor of the newer page, to be read with ``backwards=True``; None at the newest.
-    newer: Cursor | None
+    newer: ListCursor | None
     #: Time down to which was searched when the budget was spent; None: the page is complete.
     searched_back_to: dt.datetime | None = None
     #: False if the budget was spent; there may be more rows before ``searched_back_to``.
@@ -131,7 +133,7 @@ def find_transactions(
     session: ReadSession,
     wanted: TransactionFilter,
     *,
-    cursor: Cursor | None = None,
+    cursor: ListCursor | None = None,
     backwards: bool = False,
     limit: int = 50,
     budget_seconds: float = 1.0,
@@ -146,7 +148,7 @@ def find_transactions(
     reader = TransactionReader(
         session, wanted, backwards=backwards, limit=limit, tables_most=tables_most
     )
-    at = cursor or Cursor()
+    at = cursor or ListCursor()
     candidates = reader.incarnations(at.seqs)
     found = [each.incarnation for each in candidates]
     streams = _streams(reader, candidates, wanted.wanted_states, at)
@@ -168,7 +170,7 @@ def _streams(
     reader: TransactionReader,
     candidates: Sequence[FoundIncarnation],
     states: frozenset[str],
-    at: Cursor,
+    at: ListCursor,
 ) -> list[Stream]:
     """Return the streams that a page merges: each incarnation's commits and ends, and open ones."""
     backwards = reader.backwards
@@ -212,7 +214,7 @@ def _merge(
     return rows, True
 
 
-def _cursor(before: Cursor, streams: Sequence[Stream]) -> Cursor:
+def _cursor(before: ListCursor, streams: Sequence[Stream]) -> ListCursor:
     """Return the cursor of the next page; a place that was not read from stays unchanged."""
     seqs, ended, open_ = dict(before.seqs), dict(before.ended), before.open
     for stream in streams:
@@ -224,7 +226,7 @@ def _cursor(before: Cursor, streams: Sequence[Stream]) -> Cursor:
                 open_ = cut
             elif cut is not None:
                 ended[stream.incarnation.id] = cut
-    return Cursor(seqs, ended, open_)
+    return ListCursor(seqs, ended, open_)
 
 
 def _searched(session: ReadSession, streams: Sequence[Stream]) -> dt.datetime | None:
