@@ -158,7 +158,7 @@ def request_document(
     return document if said is None else {"actor": str(said), **document}
 
 
-class Watch:
+class MessageWatch:
     """An execute wrapper that remembers the message of this connection's transaction."""
 
     def __init__(self, connection: Any) -> None:
@@ -316,8 +316,10 @@ def _cannot_say(why: str) -> None:
 _cannot_say.told = False  # type: ignore[attr-defined]
 
 
-def _watch_of(connection: Any) -> Watch | None:
-    return next((each for each in connection.execute_wrappers if isinstance(each, Watch)), None)
+def _watch_of(connection: Any) -> MessageWatch | None:
+    return next(
+        (each for each in connection.execute_wrappers if isinstance(each, MessageWatch)), None
+    )
 
 
 def _watch(connection: Any, **_: Any) -> None:
@@ -328,7 +330,7 @@ def _watch(connection: Any, **_: Any) -> None:
         watch.forget()
         return
     # Insert it first, because Django's own ``execute_wrapper()`` pops the last one when it ends.
-    connection.execute_wrappers.insert(0, Watch(connection))
+    connection.execute_wrappers.insert(0, MessageWatch(connection))
 
 
 connection_created.connect(_watch, dispatch_uid="replview.actors.django")

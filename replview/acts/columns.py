@@ -49,7 +49,7 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedTable:
+class RecordedTable:
     """A table that the slot records."""
 
     #: The name as ``table_text`` writes it.
@@ -80,9 +80,9 @@ class KeptColumn:
 class ColumnChoices:
     """The tables, and the columns of the chosen one."""
 
-    tables: tuple[PublishedTable, ...]
+    tables: tuple[RecordedTable, ...]
     #: The chosen table; None when none was chosen, or the slot does not record it.
-    table: PublishedTable | None = None
+    table: RecordedTable | None = None
     columns: tuple[KeptColumn, ...] = ()
     #: True when left-out columns do not leave the source: from 15 on, in a publication of ours.
     at_source: bool = False
@@ -122,7 +122,7 @@ def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
 
 def _published_tables(
     connection: Connection, slot: Slot, tables: Sequence[TableFacts]
-) -> tuple[list[PublishedTable], dict[tuple[str, str], set[str]]]:
+) -> tuple[list[RecordedTable], dict[tuple[str, str], set[str]]]:
     """Return the tables that the slot records, and the columns that their publications omit."""
     publications, published = read_published(connection, slot.publications)
     by_name = {table.key: table for table in tables}
@@ -135,7 +135,7 @@ def _published_tables(
     }
     unsent = {key: unsent_columns(one) for key, one in published.items()}
     found = [
-        PublishedTable(
+        RecordedTable(
             name=by_name[key].text,
             ruled=len(unsent[key] | set(slot.column_rules.get(".".join(key), {}))),
             ours=key in named,

@@ -139,7 +139,7 @@ BY_IDLE = "idle_replication_slot_timeout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class LossEstimate:
     """The seconds until a slot is lost: estimated, at the soonest and at the latest.
 
     All three are infinite where no loss is in sight.
@@ -177,10 +177,12 @@ class Loss:
         return f"{age_words(self.soonest)} to {age_words(self.latest)}"
 
 
-_NONE_IN_SIGHT = Loss(seconds=math.inf, soonest=math.inf, latest=math.inf)
+_NONE_IN_SIGHT = LossEstimate(seconds=math.inf, soonest=math.inf, latest=math.inf)
 
 
-def time_to_loss(source: Source, reading: SlotReading, slot: Slot | None = None) -> Loss | None:
+def time_to_loss(
+    source: Source, reading: SlotReading, slot: Slot | None = None
+) -> LossEstimate | None:
     """Return when the slot is lost, by the limit that is reached first.
 
     Pages, charts, alerts and the API all use this estimate. None means that it is unknown, or that
@@ -206,7 +208,7 @@ def idle_timeout(source: Source) -> int | None:
     return source.idle_slot_timeout_seconds or None
 
 
-def loss_by_idle(source: Source, reading: SlotReading) -> Loss | None:
+def loss_by_idle(source: Source, reading: SlotReading) -> LossEstimate | None:
     """Return when the slot may be lost because nobody reads it; None: the timeout does not run.
 
     The first checkpoint after the timeout ends the slot. Source: PostgreSQL 18, slot.c,
@@ -216,10 +218,12 @@ def loss_by_idle(source: Source, reading: SlotReading) -> Loss | None:
     if timeout is None or reading.idle_since is None or reading.sampled_at is None:
         return None
     left = max(timeout - (reading.sampled_at - reading.idle_since).total_seconds(), 0.0)
-    return Loss(seconds=left, soonest=left, latest=left, by=BY_IDLE)
+    return LossEstimate(seconds=left, soonest=left, latest=left, by=BY_IDLE)
 
 
-def loss_by_wal(source: Source, reading: SlotReading, slot: Slot | None = None) -> Loss | None:
+def loss_by_wal(
+    source: Source, reading: SlotReading, slot: Slot | None = None
+) -> LossEstimate | None:
     """Return when the slot is lost for the WAL that it retains; None: unknown, or no limit."""
     retained, limit = reading.retained_wal_bytes, limit_of(source, slot, reading, losing=True)
     left = left_bytes(retained, reading.safe_wal_bytes, limit)
@@ -227,7 +231,7 @@ def loss_by_wal(source: Source, reading: SlotReading, slot: Slot | None = None) 
         return None
     by = BY_BUDGET if limit.by == "budget" else BY_SERVER
     if left <= 0:
-        return Loss(seconds=0.0, soonest=0.0, latest=0.0, by=by)
+        return LossEstimate(seconds=0.0, soonest=0.0, latest=0.0, by=by)
     pace = reading.growth_bytes_per_second
     if retained < _FORETOLD_FROM * (limit.size_bytes or 1):
         return _NONE_IN_SIGHT
@@ -237,20 +241,20 @@ def loss_by_wal(source: Source, reading: SlotReading, slot: Slot | None = None) 
         return _NONE_IN_SIGHT
     slowest, fastest = reading.growth_between or (pace, pace)
     latest = left / slowest if slowest > 0 else math.inf
-    return Loss(seconds=left / pace, soonest=left / fastest, latest=latest, by=by)
+    return LossEstimate(seconds=left / pace, soonest=left / fastest, latest=latest, by=by)
 
 
 def foreseen_loss(
     source: Source, reading: SlotReading, now: datetime, slot: Slot | None = None
-) -> Loss | None:
+) -> LossEstimate | None:
     """Return ``time_to_loss`` if the reading is fresh and a loss is in sight, else None."""
     loss = time_to_loss(source, reading, slot) if reading.fresh(now) else None
     return loss if loss is not None and loss.in_sight else None
 
 
 def later_loss(
-    source: Source, reading: SlotReading, first: Loss, slot: Slot | None = None
-) -> Loss | None:
+    source: Source, reading: SlotReading, first: LossEstimate, slot: Slot | None = None
+) -> LossEstimate | None:
     """Return the loss by the limit that comes after ``first``; None: none is in sight."""
     found = loss_by_wal(source, reading, slot) if first.by == BY_IDLE else None
     if first.by != BY_IDLE:

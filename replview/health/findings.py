@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from replview.health.conditions import Loss, foreseen_loss
+from replview.health.conditions import LossEstimate, foreseen_loss
 from replview.health.findings_limits import idle_words, of_conflict, of_xids
 from replview.health.findings_wal import behind, lost, of_holder, of_wal
 from replview.health.holding import BEHIND_BYTES, Cause, Holder
 from replview.health.server_slot import ServerSlot
-from replview.health.states import Health, Level, Prepared, SlotReading, worst
+from replview.health.states import Health, Level, OldestPrepared, SlotReading, worst
 from replview.store.models import Slot, Source
 from replview.store.receiver_workers import SLOTS_PER_WORKER
 from replview.store.retention.size import STOPPED as STORE_FULL
@@ -42,7 +42,7 @@ _QUIET_BYTES_PER_SECOND = 16
 def slot_health(
     slot: Slot,
     reading: SlotReading,
-    prepared: Prepared | None,
+    prepared: OldestPrepared | None,
     now: datetime,
     cause: Cause | None = None,
     full_workers: int = 0,
@@ -88,7 +88,7 @@ def _not_taken(slot: Slot, now: datetime) -> Health:
     )
 
 
-def _with_loss(health: Health, loss: Loss | None) -> Health:
+def _with_loss(health: Health, loss: LossEstimate | None) -> Health:
     """Return the finding with the estimated loss, even if the finding is about something else."""
     if loss is None:
         return replace(health, loss_seconds=None)
@@ -125,7 +125,7 @@ def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Hea
 def _findings(
     slot: Slot,
     reading: SlotReading,
-    prepared: Prepared | None,
+    prepared: OldestPrepared | None,
     now: datetime,
     cause: Cause | None,
     room: Health | None,

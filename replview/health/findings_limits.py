@@ -5,7 +5,7 @@ They are: time without a reader, XIDs, and conflicts on a standby. The functions
 
 from collections.abc import Iterator
 
-from replview.health.conditions import BY_IDLE, Loss, idle_timeout, later_loss, loss_by_idle
+from replview.health.conditions import BY_IDLE, LossEstimate, idle_timeout, later_loss, loss_by_idle
 from replview.health.states import Health, Level, SlotReading
 from replview.store.models import Slot, Source
 from replview.text.formats import age_words
@@ -19,14 +19,16 @@ _XIDS_NOW = 1_600_000_000
 _XIDS_LOOK = 1_000_000_000
 
 
-def loss_title(name: str, loss: Loss) -> str:
+def loss_title(name: str, loss: LossEstimate) -> str:
     """Return a title that says when the slot is lost: in how long, or at the next checkpoint."""
     if loss.at_checkpoint:
         return f"{name} is lost at the source's next checkpoint."
     return f"{name} will be lost in about {age_words(loss.seconds)}."
 
 
-def later_words(source: Source, reading: SlotReading, first: Loss, slot: Slot | None = None) -> str:
+def later_words(
+    source: Source, reading: SlotReading, first: LossEstimate, slot: Slot | None = None
+) -> str:
     """Return a sentence about the limit that comes next; empty where none is in sight."""
     later = later_loss(source, reading, first, slot)
     if later is None:
@@ -35,7 +37,7 @@ def later_words(source: Source, reading: SlotReading, first: Loss, slot: Slot | 
 
 
 def of_idle(
-    name: str, source: Source, reading: SlotReading, loss: Loss, slot: Slot | None = None
+    name: str, source: Source, reading: SlotReading, loss: LossEstimate, slot: Slot | None = None
 ) -> Health:
     """Return the finding that the server will invalidate the slot because nobody reads it.
 

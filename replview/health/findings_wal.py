@@ -10,7 +10,7 @@ from datetime import datetime
 from replview.health.conditions import (
     BY_IDLE,
     STEADY_BYTES_PER_SECOND,
-    Loss,
+    LossEstimate,
     WalLimit,
     foreseen_loss,
     limit_of,
@@ -127,7 +127,7 @@ def _of_sizes(
     name: str,
     source: Source,
     reading: SlotReading,
-    first: Loss | None,
+    first: LossEstimate | None,
     retained: int,
     slot: Slot | None,
 ) -> Iterator[Health]:
@@ -200,7 +200,12 @@ def _level(
 
 
 def _near_limit(
-    name: str, level: Level, limit: WalLimit, retained: int, reading: SlotReading, loss: Loss | None
+    name: str,
+    level: Level,
+    limit: WalLimit,
+    retained: int,
+    reading: SlotReading,
+    loss: LossEstimate | None,
 ) -> Health:
     size, growing = bytes_words(limit.size_bytes or 0), reading.growth_bytes_per_second or 0
     if reading.wal_status == "unreserved":

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from replview.health.conditions import GROWTH_WINDOWS, growth_of
-from replview.health.states import Level, Prepared, SlotReading
+from replview.health.states import Level, OldestPrepared, SlotReading
 from replview.store.django_session import rows
 from replview.store.models import Slot, Source, Transaction
 from replview.store.models.seen import seen_ids
@@ -235,7 +235,7 @@ def _of_workers(now: datetime) -> dict[str, object]:
 
 
 #: The number of open transactions and the oldest prepared one, by incarnation.
-Open = dict[int | None, tuple[int, Prepared | None]]
+Open = dict[int | None, tuple[int, OldestPrepared | None]]
 
 
 def read_open(now: datetime) -> tuple[Open, AlertCounts, int]:
@@ -244,7 +244,7 @@ def read_open(now: datetime) -> tuple[Open, AlertCounts, int]:
     wanted = {"seen": seen_ids(), **_of_workers(now)}
     (_, firing, urgent, *_, full_workers), *transactions = rows(_OPEN, wanted)
     found: Open = {
-        incarnation: (number, Prepared(gid=gid or "", prepared_at=since) if since else None)
+        incarnation: (number, OldestPrepared(gid=gid or "", prepared_at=since) if since else None)
         for _, incarnation, number, gid, since, _ in transactions
     }
     return found, AlertCounts(firing, urgent), full_workers

@@ -85,7 +85,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feed:
+class LogicalPair:
     """A logical pair: a subscription of one source that reads a slot of another."""
 
     subscription: str
@@ -122,7 +122,7 @@ def _server_for(cluster: Cluster, view: SourceView, looks: Mapping[int, SourceLo
     return server
 
 
-def feeds_of(fleet: Fleet) -> dict[str, list[Feed]]:
+def feeds_of(fleet: Fleet) -> dict[str, list[LogicalPair]]:
     """Return the logical pairs, under the subscriber's name and under the publisher's.
 
     The connection string of a subscription is secret, so the publisher is the only other source
@@ -132,15 +132,15 @@ def feeds_of(fleet: Fleet) -> dict[str, list[Feed]]:
     for view in fleet.views:
         source, _, name = view.full_name.rpartition("/")
         slots[name].add(source)
-    found: dict[str, list[Feed]] = defaultdict(list)
+    found: dict[str, list[LogicalPair]] = defaultdict(list)
     for row in WatchedSubscription.objects.filter(gone_at=None).select_related("source"):
         facts = row.facts if isinstance(row.facts, dict) else {}
         slot = facts.get("subslotname")
         publishers = slots.get(slot, set()) - {row.source.name} if isinstance(slot, str) else set()
         if len(publishers) == 1:
             (publisher,) = publishers
-            feed = Feed(subscription=row.name, subscriber=row.source.name, slot=str(slot),
-                        publisher=publisher)  # fmt: skip
+            feed = LogicalPair(subscription=row.name, subscriber=row.source.name, slot=str(slot),
+                               publisher=publisher)  # fmt: skip
             found[row.source.name].append(feed)
             found[publisher].append(feed)
     return found

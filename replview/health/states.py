@@ -86,7 +86,7 @@ class SlotReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class OldestPrepared:
     """The oldest transaction that waits for COMMIT PREPARED or ROLLBACK PREPARED."""
 
     gid: str

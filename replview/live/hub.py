@@ -54,11 +54,11 @@ class Subscriber(Protocol):
     def search(self) -> Search | None:
         """The text that it filters by and its account's visibility; None without a text."""
 
-    def deliver(self, news: ReadResult, feed: "Feed") -> None:
+    def deliver(self, news: ReadResult, feed: "SlotFeed") -> None:
         """Take the news of a feed, and return at once."""
 
 
-class Feed:
+class SlotFeed:
     """The task that reads one slot once for all its subscribers."""
 
     def __init__(self, slot_id: int) -> None:
@@ -162,22 +162,22 @@ class Hub:
     """The feeds of this process and the one channel that wakes them."""
 
     def __init__(self) -> None:
-        self._feeds: dict[int, Feed] = {}
+        self._feeds: dict[int, SlotFeed] = {}
         self._listener: asyncio.Task[None] | None = None
         self._membership_changed = asyncio.Event()
         self._joined: set[str] = set()
         #: Group → functions to call with the id of what changed. They must return at once.
         self._watchers: dict[str, set[Callable[[int], None]]] = defaultdict(set)
 
-    def feed(self, slot_id: int) -> Feed | None:
+    def feed(self, slot_id: int) -> SlotFeed | None:
         """Return the slot's feed; None where nobody watches it."""
         return self._feeds.get(slot_id)
 
-    async def subscribe(self, slot_id: int, subscriber: Subscriber) -> Feed:
+    async def subscribe(self, slot_id: int, subscriber: Subscriber) -> SlotFeed:
         """Watch a slot, and return the feed once it has its start position."""
         feed = self._feeds.get(slot_id)
         if feed is None:
-            feed = self._feeds[slot_id] = Feed(slot_id)
+            feed = self._feeds[slot_id] = SlotFeed(slot_id)
             feed.start()
         self._hear_on()
         await feed.ready.wait()

@@ -21,7 +21,7 @@ from replview.jobs import drafts
 from replview.live import events, reading, stretches
 from replview.live.allowed import guarded, visibility_of
 from replview.live.filters import LiveFilter
-from replview.live.hub import Feed, end, the_hub
+from replview.live.hub import SlotFeed, end, the_hub
 from replview.live.json_socket import JSONSocket
 from replview.live.stretches import HistoryPiece
 from replview.live.watch_sockets import ExportSocket, SampleSocket
@@ -49,7 +49,7 @@ class LiveSocket(JSONSocket):
     async def connect(self) -> None:
         """Accept the socket, subscribe to the slot's feed and start the tasks."""
         self.slot_id = int(self.scope["url_route"]["kwargs"]["slot_id"])
-        self.feed: Feed | None = None
+        self.feed: SlotFeed | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.watcher = Watcher(self.send_json)
         await self.accept()
@@ -81,7 +81,7 @@ class LiveSocket(JSONSocket):
         with use_visibility(self.watcher.visibility):
             await self._handlers[message["type"]](self, message, self.feed)
 
-    async def _start(self, message: dict[str, Any], feed: Feed) -> None:
+    async def _start(self, message: dict[str, Any], feed: SlotFeed) -> None:
         """Begin, or continue from a cursor and report everything missed since."""
         self.watcher.acknowledges = bool(message.get("acks"))
         self.watcher.filters = LiveFilter.from_words(message.get("filters") or {})
@@ -108,11 +108,11 @@ class LiveSocket(JSONSocket):
         await self.send_json({**state, **_rows(found)})
         self.watcher.go()
 
-    async def _change_filters(self, message: dict[str, Any], feed: Feed) -> None:
+    async def _change_filters(self, message: dict[str, Any], feed: SlotFeed) -> None:
         self.watcher.filters = LiveFilter.from_words(message.get("filters") or {})
         await self._send_history(feed)
 
-    async def _send_history(self, feed: Feed) -> None:
+    async def _send_history(self, feed: SlotFeed) -> None:
         """Send the last transactions that pass the filters; live ones follow without a gap."""
         self.watcher.start(feed)
         now = cursor_of(feed)
@@ -124,10 +124,10 @@ class LiveSocket(JSONSocket):
         )
         self.watcher.go()
 
-    async def _pause(self, message: dict[str, Any], feed: Feed) -> None:
+    async def _pause(self, message: dict[str, Any], feed: SlotFeed) -> None:
         self.watcher.hold()
 
-    async def _older(self, message: dict[str, Any], feed: Feed) -> None:
+    async def _older(self, message: dict[str, Any], feed: SlotFeed) -> None:
         found = await self._before(int(message["incarnation"]), int(message["before"]))
         await self.send_json({"type": "older", **_rows(found)})
 
@@ -137,7 +137,7 @@ class LiveSocket(JSONSocket):
         )
         return found
 
-    async def _fill(self, message: dict[str, Any], feed: Feed) -> None:
+    async def _fill(self, message: dict[str, Any], feed: SlotFeed) -> None:
         after, up_to = int(message["after"]), int(message["up_to"])
         incarnation_id = int(message["incarnation"])
         found = await stretches.between(
@@ -147,7 +147,7 @@ class LiveSocket(JSONSocket):
             {"type": "filled", "id": str(message.get("id", "")), "after": after, **_rows(found)}
         )
 
-    async def _ack(self, message: dict[str, Any], feed: Feed) -> None:
+    async def _ack(self, message: dict[str, Any], feed: SlotFeed) -> None:
         self.watcher.acknowledge(int(message["n"]))
 
     _handlers = {

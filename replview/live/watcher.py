@@ -12,7 +12,7 @@ from typing import Any
 
 from replview.access.visibility import current_visibility
 from replview.live.filters import LiveFilter
-from replview.live.hub import Feed
+from replview.live.hub import SlotFeed
 from replview.live.reading import ReadResult, Search
 from replview.live.summaries import Summary
 from replview.store.read.visibility import Visibility
@@ -144,7 +144,7 @@ class Watcher:
         """Return the text to filter by, and the account's visibility; None without a text."""
         return (self.filters.text, self.visibility) if self.filters.text else None
 
-    def deliver(self, news: ReadResult, feed: Feed) -> None:
+    def deliver(self, news: ReadResult, feed: SlotFeed) -> None:
         """Put the news that pass the filters into the mailbox; return at once."""
         if not self._started:
             return
@@ -175,7 +175,7 @@ class Watcher:
     def _shown(self, summary: Summary) -> dict[str, Any]:
         return summary.data if self.tells_sizes else {**summary.data, "bytes": None}
 
-    def start(self, feed: Feed) -> None:
+    def start(self, feed: SlotFeed) -> None:
         """Take news from now on, the feed's state first; ``go`` allows sending them."""
         self.mailbox.clear()
         self._held, self._started, self._ready = None, True, False
@@ -217,7 +217,7 @@ class Watcher:
                 self._wanted.set()
 
 
-def cursor_of(feed: Feed) -> dict[str, Any]:
+def cursor_of(feed: SlotFeed) -> dict[str, Any]:
     """Return a feed's position, which a browser keeps for its next connection."""
     return {"incarnation": feed.position.incarnation_id, "commit_seq": feed.position.commit_seq}
 

@@ -78,7 +78,7 @@ def undecodable(error: ProtocolError) -> Culprit:
     )
 
 
-class Trial:
+class StoreTrial:
     """A trial stores changes in transactions that are always rolled back."""
 
     def __init__(self, connection: psycopg.Connection[Any], plans: TablePlans) -> None:

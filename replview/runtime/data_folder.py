@@ -27,7 +27,7 @@ _NEEDED_FREE_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class FolderHolder:
     """The process that has locked a data folder, or had when it was killed."""
 
     pid: int
@@ -65,7 +65,7 @@ class DataFolder:
                 "Free some, or choose a folder on another disk with --data",
             )
 
-    def acquire(self, url: str) -> Holder | None:
+    def acquire(self, url: str) -> FolderHolder | None:
         """Lock the folder until our process ends, in whatever way.
 
         Returns the holder that was killed while it had the lock, or None. Raises ``StackProblem``
@@ -99,11 +99,11 @@ class DataFolder:
             os.close(self._lock)
             self._lock = None
 
-    def holder(self) -> Holder | None:
+    def holder(self) -> FolderHolder | None:
         """Return the process that the lock file names; it may have ended."""
         with suppress(OSError, ValueError):
             pid, url = (self.path / "lock").read_text().split()
-            return Holder(int(pid), url)
+            return FolderHolder(int(pid), url)
         return None
 
     def secrets(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from replview.runtime import programs
-from replview.runtime.data_folder import DataFolder, Holder
+from replview.runtime.data_folder import DataFolder, FolderHolder
 from replview.runtime.embedded import PortTaken, Servers, refuse_if_failed
 from replview.runtime.environment import for_programs, without_given_servers
 from replview.runtime.machine import (
@@ -28,7 +28,7 @@ from replview.runtime.machine import (
     port_is_free,
 )
 from replview.runtime.narration import Narration, StatusLine
-from replview.runtime.supervisor import CODE_FOLDER, Program, Supervisor, Watch
+from replview.runtime.supervisor import CODE_FOLDER, ProcessWatch, Program, Supervisor
 
 LOGIN = "demo"
 _WEB_SECONDS = 60
@@ -150,7 +150,7 @@ class Stack:
     def run(self, status: StatusLine | None = None) -> None:
         """Watch the processes and report changes until asked to stop."""
         assert self._supervisor is not None
-        watch = Watch(self._supervisor)
+        watch = ProcessWatch(self._supervisor)
         while not self.stopping.wait(_LOOK_SECONDS):
             if not self._supervisor.is_alive():
                 raise StackProblem(
@@ -199,7 +199,7 @@ class Stack:
                 f"Choose a free one with --port, for example --port {other}",
             )
 
-    def _clean_up_after(self, before: Holder) -> None:
+    def _clean_up_after(self, before: FolderHolder) -> None:
         pid = None
         with suppress(OSError, ValueError):
             pid = int((self.folder.run / "supervisord.pid").read_text())

@@ -238,7 +238,7 @@ def _section(name: str, options: Mapping[str, object]) -> str:
     return "\n".join([f"[{name}]", *lines, ""])
 
 
-class Watch:
+class ProcessWatch:
     """A watch compares the states of processes with those of the previous call."""
 
     def __init__(self, supervisor: Supervisor) -> None:

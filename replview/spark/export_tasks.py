@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 
 from replview.parquet.writing.exporting import WriteParts
-from replview.parquet.writing.files import Part, PartWriter, Written, check_rows
+from replview.parquet.writing.files import FilePart, PartWriter, Written, check_rows
 from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.spark.planned_files import PlannedFiles, told_in
@@ -71,7 +71,7 @@ def writing(where: str | None, name: str) -> Iterator[WriteParts | None]:
 
 
 def write_parts(
-    spark: Any, writer: PartWriter, parts: Sequence[Part], dsn: str | None,
+    spark: Any, writer: PartWriter, parts: Sequence[FilePart], dsn: str | None,
     cancelled: Callable[[], bool],
 ) -> Iterator[Written | None]:  # fmt: skip
     """Yield each file when it appears, and again with its checksum once its dataset is written.
@@ -79,7 +79,7 @@ def write_parts(
     None is yielded regularly, so that the caller can report progress. Raises what
     ``PartWriter.write`` raises, wherever it ran.
     """
-    datasets: dict[tuple[str, int | None], list[Part]] = {}
+    datasets: dict[tuple[str, int | None], list[FilePart]] = {}
     for part in parts:
         datasets.setdefault((part.dataset, part.relation_id), []).append(part)
     frames = _Frames(spark, dsn, writer, f"replview-{secrets.token_hex(6)}")
@@ -113,7 +113,7 @@ class _Frames:
     writer: PartWriter
     tag: str
 
-    def written(self, parts: Sequence[Part]) -> list[Written]:
+    def written(self, parts: Sequence[FilePart]) -> list[Written]:
         """Write the files of one dataset."""
         relation = parts[0].relation_id
         table = None if relation is None else self.writer.tables[relation]
@@ -138,7 +138,7 @@ class _Frames:
         self._check(found, parts)
         return found
 
-    def _check(self, found: Sequence[Written], parts: Sequence[Part]) -> None:
+    def _check(self, found: Sequence[Written], parts: Sequence[FilePart]) -> None:
         for each in found:
             if self.writer.target.size(each.path) != each.bytes:
                 raise TargetProblem(
@@ -171,7 +171,7 @@ class _Appearing:
     complete. If executors write to another disk no file is seen.
     """
 
-    def __init__(self, writer: PartWriter, parts: Sequence[Part]) -> None:
+    def __init__(self, writer: PartWriter, parts: Sequence[FilePart]) -> None:
         self._writer = writer
         there = self._sizes()
         self._wanted = {part.path: part for part in parts if part.path not in there}

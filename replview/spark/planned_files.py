@@ -15,7 +15,7 @@ from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import StoreProblem
 from replview.parquet.slices import Range, Slice, SliceTable
 from replview.parquet.writing.exporting import lost_store
-from replview.parquet.writing.files import Part, PartWriter, Written, rows_of, schema_of
+from replview.parquet.writing.files import FilePart, PartWriter, Written, rows_of, schema_of
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
@@ -32,7 +32,7 @@ class PlannedFiles:
 
     part_of: Slice
     table: SliceTable | None
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
     def to_json(self) -> str:
         """Return the plan as JSON."""
@@ -48,7 +48,7 @@ class PlannedFiles:
     def from_json(cls, text: str) -> Self:
         """Read a plan from JSON."""
         part_of, table, parts = orjson.loads(text)
-        found = (Part(**{**each, "within": Range.from_json(each["within"])}) for each in parts)
+        found = (FilePart(**{**each, "within": Range.from_json(each["within"])}) for each in parts)
         return cls(Slice.from_json(part_of), table and SliceTable.from_json(table), tuple(found))
 
     @property

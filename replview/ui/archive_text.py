@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from replview.store.retention.archive import MOST, Choice, chosen
-from replview.store.retention.archived import Standing, former_target
+from replview.store.retention.archived import ArchiveState, former_target
 from replview.text.formats import bytes_words, plural
 from replview.ui.params import Params
 
@@ -89,7 +89,7 @@ def _hours(text: str, what: str, most: float) -> float:
     return float(text)
 
 
-def archive_view(choice: Choice, standings: Sequence[Standing]) -> ArchiveView:
+def archive_view(choice: Choice, standings: Sequence[ArchiveState]) -> ArchiveView:
     """Return the archive's choice and the state of each incarnation, in words."""
     return ArchiveView(
         target=choice.target,
@@ -99,7 +99,7 @@ def archive_view(choice: Choice, standings: Sequence[Standing]) -> ArchiveView:
     )
 
 
-def _not_there_yet(choice: Choice, standings: Sequence[Standing]) -> bool:
+def _not_there_yet(choice: Choice, standings: Sequence[ArchiveState]) -> bool:
     """Return whether an incarnation still waits for its first write since the request."""
     asked = choice.asked_at
     return asked is not None and any(
@@ -119,7 +119,7 @@ def _rhythm(choice: Choice) -> str:
     )
 
 
-def _line(standing: Standing) -> ArchiveLine:
+def _line(standing: ArchiveState) -> ArchiveLine:
     mark = standing.mark
     name = standing.slot
     if standing.number != 1:

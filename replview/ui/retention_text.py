@@ -4,7 +4,7 @@ import datetime as dt
 import re
 
 from replview.catalog.wal_budget import parse_size, size_words
-from replview.store.retention.forecast import Forecast, Loss, Rate, SlotForecast
+from replview.store.retention.forecast import Forecast, Rate, RetentionLoss, SlotForecast
 from replview.store.retention.policy import Keeping, check
 from replview.text.formats import bytes_words, plural
 
@@ -67,7 +67,7 @@ def keeping_words(keeping: Keeping) -> str:
     return ", and ".join(word for word in (age, size) if word) or "for ever"
 
 
-def loss_sentence(loss: Loss) -> str:
+def loss_sentence(loss: RetentionLoss) -> str:
     """Return a sentence about what would be deleted."""
     if loss.nothing:
         return "Nothing that is stored now would be deleted; what grows older is."
@@ -80,7 +80,7 @@ def loss_sentence(loss: Loss) -> str:
     )
 
 
-def loss_notes(loss: Loss) -> list[str]:
+def loss_notes(loss: RetentionLoss) -> list[str]:
     """Return further sentences to read before the change."""
     notes = []
     if loss.counted_through is not None:

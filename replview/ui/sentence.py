@@ -49,14 +49,14 @@ def as_next(text: str) -> str:
     return f"{text[0].lower()}{text[1:].rstrip('.')}." if text else ""
 
 
-class Refusal(Protocol):
+class ExplainedError(Protocol):
     """An error with a cause and a remedy."""
 
     cause: str
     remedy: str
 
 
-def refusal(level: str, title: str, refused: Refusal) -> Sentence:
+def refusal(level: str, title: str, refused: ExplainedError) -> Sentence:
     """Return the sentence of a refused action: what, why, and what to do instead."""
     return Sentence(
         level=level, title=title, cause=f"{refused.cause}.", next=as_next(refused.remedy)

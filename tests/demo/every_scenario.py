@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from replview.demo.workload import ddl, janitor, tills, two_phase
 from replview.demo.workload.material import Material, invent
 from replview.demo.workload.runner import of_session
-from replview.demo.workload.session import Session, Tally, connect
+from replview.demo.workload.session import Session, WorkloadCounts, connect
 
 
 def run_every_scenario_once(dsn: str, *, seed: int = 1) -> list[str]:
@@ -45,7 +45,7 @@ def _opened(dsn: str, name: str, seed: int, material: Material) -> Iterator[Sess
             conn,
             rng=random.Random(f"{seed} {name}"),
             material=material,
-            tally=Tally(),
+            tally=WorkloadCounts(),
             stop=threading.Event(),
             hurry=True,
         )

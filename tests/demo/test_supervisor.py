@@ -12,7 +12,7 @@ import pytest
 
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.machine import end_marked_processes, is_running, marked_processes
-from replview.runtime.supervisor import CODE_FOLDER, Program, Supervisor, Watch
+from replview.runtime.supervisor import CODE_FOLDER, ProcessWatch, Program, Supervisor
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,7 @@ def test_ending_it_stops_readers_before_servers(supervisor: Supervisor) -> None:
 
 def test_a_killed_program_comes_back_and_is_spoken_of(supervisor: Supervisor) -> None:
     pids = start(supervisor)
-    watch = Watch(supervisor)
+    watch = ProcessWatch(supervisor)
     assert list(watch.changes()) == []
     os.kill(pids["reader"], signal.SIGKILL)
     said: list[str] = []

@@ -14,7 +14,7 @@ from replview.demo.workload import ddl, janitor, orders, two_phase
 from replview.demo.workload.material import invent
 from replview.demo.workload.schema import ADVISORY_LOCK, TABLES, NotOurDatabase
 from replview.demo.workload.seed import prepare
-from replview.demo.workload.session import Session, Stopping, Tally, minute_line
+from replview.demo.workload.session import Session, Stopping, WorkloadCounts, minute_line
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.support.copied_clusters import copied
 
@@ -53,7 +53,7 @@ def session(conn: psycopg.Connection) -> Session:
         conn,
         rng=random.Random(7),
         material=invent(7),
-        tally=Tally(),
+        tally=WorkloadCounts(),
         stop=threading.Event(),
         hurry=True,
     )
@@ -112,8 +112,8 @@ def test_at_most_three_are_prepared_at_once(session: Session) -> None:
 
 def test_a_prepared_transaction_is_due_after_ten_to_sixty_seconds() -> None:
     for number in range(50):
-        young = two_phase.Prepared("pos_settle_20261120_07", str(number), 9.9)
-        old = two_phase.Prepared("pos_settle_20261120_07", str(number), 60.1)
+        young = two_phase.OwnPrepared("pos_settle_20261120_07", str(number), 9.9)
+        old = two_phase.OwnPrepared("pos_settle_20261120_07", str(number), 60.1)
         assert (young.due, old.due) == (False, True)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from decoder.scalars import LSN
 from replview.health.findings import slot_health, source_health
-from replview.health.states import Level, Prepared, SlotReading
+from replview.health.states import Level, OldestPrepared, SlotReading
 from replview.store.models import Slot, Source
 
 NOW = datetime(2026, 11, 20, 7, 57, 12, tzinfo=UTC)
@@ -22,7 +22,7 @@ def make_slot(**values) -> Slot:
     return Slot(source=source, **(known | values))
 
 
-def level(slot: Slot, reading: SlotReading = CALM, prepared: Prepared | None = None) -> Level:
+def level(slot: Slot, reading: SlotReading = CALM, prepared: OldestPrepared | None = None) -> Level:
     return slot_health(slot, reading, prepared, NOW).level
 
 
@@ -150,7 +150,7 @@ def test_much_wal_without_a_limit_needs_a_look() -> None:
 
 @pytest.mark.parametrize(("minutes", "expected"), [(4, Level.OK), (6, Level.LOOK)])
 def test_a_transaction_prepared_for_5_min_needs_a_look(minutes: int, expected: Level) -> None:
-    prepared = Prepared(gid="batch", prepared_at=NOW - timedelta(minutes=minutes))
+    prepared = OldestPrepared(gid="batch", prepared_at=NOW - timedelta(minutes=minutes))
 
     assert level(make_slot(), CALM, prepared) == expected
 

@@ -30,7 +30,7 @@ from replview.features.erasure.trails import TrailPosition
 from replview.features.exports.request import read_export_request
 from replview.parquet import reading
 from replview.parquet.archive.reading import ArchivedIncarnation
-from replview.parquet.erasure.roots import Root
+from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import Narrowing
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.manifests import read_manifest
@@ -242,19 +242,19 @@ def test_an_act_that_was_interrupted_goes_on_where_it_was(clinic, exported, monk
     class Broken(Exception):
         """A crash."""
 
-    whole = Root.erase
+    whole = ErasureRoot.erase
 
-    def broken(self: Root, *args: Any) -> Any:
+    def broken(self: ErasureRoot, *args: Any) -> Any:
         if "two" in self.target.url:
             raise Broken
         return whole(self, *args)
 
-    monkeypatch.setattr(Root, "erase", broken)
+    monkeypatch.setattr(ErasureRoot, "erase", broken)
     with pytest.raises(Broken):
         serving.carry_out(erasing.claim(row.pk), threading.Event())
     assert files_holding(PLANTED, folders[0]) == []
     assert files_holding(PLANTED, folders[1])
-    monkeypatch.setattr(Root, "erase", whole)
+    monkeypatch.setattr(ErasureRoot, "erase", whole)
     # An export that waits now begins while the store is erased: it may have read everything.
     late = Export.objects.filter(target=str(folders[1]))
     late.update(state="waiting")
@@ -588,11 +588,11 @@ def test_a_key_that_was_masked_at_ingest_is_said_not_to_be_found(clinic, capsys)
 def test_it_is_counted_again_before_it_is_called_done(clinic, exported, monkeypatch) -> None:
     clinic.live()
     folder = exported("one")
-    erase = Root.erase
-    monkeypatch.setattr(Root, "erase", lambda self, *_: self.look())
+    erase = ErasureRoot.erase
+    monkeypatch.setattr(ErasureRoot, "erase", lambda self, *_: self.look())
     with pytest.raises(CommandError, match=r"counted again, 4 changes in export .* still hold"):
         clinic.erase(*PERSON)
-    monkeypatch.setattr(Root, "erase", erase)
+    monkeypatch.setattr(ErasureRoot, "erase", erase)
     act = Erasure.objects.get()
     assert act.state == Erasure.State.UNFINISHED
     call_command("erase", go_on=act.pk)

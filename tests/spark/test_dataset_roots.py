@@ -11,7 +11,7 @@ import pytest
 from replview.parquet import reading
 from replview.parquet.archive.reading import ArchivedIncarnation
 from replview.parquet.erasure.finding import FileErasure, FileKeySpan
-from replview.parquet.erasure.roots import Root
+from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import Slice
 from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.exporting import export
@@ -148,7 +148,7 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
     wanted = FileErasure(
         erasure=1, day="2026-11-22", homes=[(whole.source, whole.slot)], tables={oid: [span]}
     )
-    assert len(Root.of(str(tmp_path), wanted).erase().files) == 3
+    assert len(ErasureRoot.of(str(tmp_path), wanted).erase().files) == 3
     left = [v for name in found for _, v, _ in values(incarnation / name)]
     assert [v for v in left if v is not None] == ["20", "30", "thirty"]
 

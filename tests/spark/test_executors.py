@@ -19,7 +19,7 @@ from replview.parquet import reading
 from replview.parquet.reading import StoreProblem
 from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import export
-from replview.parquet.writing.files import Part, PartWriter
+from replview.parquet.writing.files import FilePart, PartWriter
 from replview.parquet.writing.planning import estimate
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
@@ -141,7 +141,9 @@ def test_what_goes_wrong_in_an_executor_is_told(
 ) -> None:
     part = recorded(store_dsn, 3)
 
-    def problem(spoilt: Callable[[PartWriter, Part, str], tuple[PartWriter, Part, str]]) -> str:
+    def problem(
+        spoilt: Callable[[PartWriter, FilePart, str], tuple[PartWriter, FilePart, str]],
+    ) -> str:
         """Of an export of which this becomes a file of the table."""
 
         def write(writer, parts, dsn, cancelled):

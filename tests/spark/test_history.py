@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from replview.parquet.erasure.finding import FileErasure, FileKeySpan
-from replview.parquet.erasure.roots import Root
+from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import TableVersion
 from replview.spark.history.activity import (
     churn,
@@ -14,7 +14,7 @@ from replview.spark.history.activity import (
     transaction_sizes,
     who_changed,
 )
-from replview.spark.history.datasets import Dataset, Moment
+from replview.spark.history.datasets import Dataset, HistoryEnd
 from replview.spark.history.reach import HistoryRange
 from replview.spark.history.results import without_masked
 from replview.spark.history.snapshots import as_of, row_versions, schema_versions
@@ -51,9 +51,9 @@ def test_as_of_follows_a_row_through_its_keys(history, engine) -> None:
     assert rows(now, "id", "a", "big", "_actor", "_unknown") == [(4, "zz", "large", "bob", [])]
     assert not now.complete
     assert "no baseline" in now.reasons[0]
-    before = as_of(engine, dataset, Moment(lsn=512))
+    before = as_of(engine, dataset, HistoryEnd(lsn=512))
     assert rows(before, "id", "a", "big") == [(2, "y", "other"), (3, "x", "large")]
-    early = as_of(engine, dataset, Moment(time=BEGAN + dt.timedelta(minutes=7)))
+    early = as_of(engine, dataset, HistoryEnd(time=BEGAN + dt.timedelta(minutes=7)))
     assert rows(early, "id", "a", "big") == [(1, "x", "large"), (2, "y", "other")]
 
 
@@ -64,7 +64,7 @@ def test_as_of_begins_with_the_last_truncation_or_baseline(history, engine) -> N
     history.commit(("I", row(9, "last", "l")))
     dataset = history.write()
 
-    first = as_of(engine, dataset, Moment(lsn=truncated))
+    first = as_of(engine, dataset, HistoryEnd(lsn=truncated))
     assert rows(first, "id") == [(6,), (7,)]
     assert (first.complete, first.details["begins"]["with"]) == (True, "truncation")
     last = as_of(engine, dataset)
@@ -79,7 +79,7 @@ def test_what_is_missing_is_said(history, engine) -> None:
     history.commit(("I", row(2, "x", "y") | {"added": 7}))
     dataset = history.write(after=6)
 
-    result = as_of(engine, dataset, Moment(lsn=9999))
+    result = as_of(engine, dataset, HistoryEnd(lsn=9999))
     assert [reason.partition(",")[0] for reason in result.reasons] == [
         "transactions 5 to 7 of it are not exported whole",
         "what is exported ends at 0/700",
@@ -108,7 +108,7 @@ def test_a_time_in_which_the_table_was_not_published_is_said(history, engine) ->
 
     said = "public.t was not published for a time"
     assert [reason for reason in as_of(engine, dataset).reasons if "published" in reason] == [said]
-    assert said not in as_of(engine, dataset, Moment(lsn=0x100)).reasons
+    assert said not in as_of(engine, dataset, HistoryEnd(lsn=0x100)).reasons
     assert said in who_changed(engine, [dataset], HistoryRange(from_lsn=0x100)).reasons
     assert said not in who_changed(engine, [dataset], HistoryRange(from_lsn=0x300)).reasons
 
@@ -214,7 +214,7 @@ def test_an_erased_row_breaks_no_job_and_no_other_row(history, engine, tmp_path)
         erasure=1, day="2026-11-22", homes=[("source", "slot")],
         tables={OID: [FileKeySpan({"id": "2"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))]},
     )  # fmt: skip
-    assert Root.of(str(tmp_path), wanted).erase().rows == 2
+    assert ErasureRoot.of(str(tmp_path), wanted).erase().rows == 2
     dataset = Dataset.find(str(tmp_path), "public.t")
     now = as_of(engine, dataset)
     assert rows(now, "id", "a", "big") == [(4, "zz", "large"), (5, "stayed", "s")]

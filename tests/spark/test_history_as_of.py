@@ -5,7 +5,7 @@ import random
 import pytest
 
 from decoder.scalars import LSN
-from replview.spark.history.datasets import Dataset, Moment
+from replview.spark.history.datasets import Dataset, HistoryEnd
 from replview.spark.history.snapshots import as_of
 from tests.spark.exporting import exported
 from tests.support.baselines import take
@@ -51,6 +51,6 @@ def test_it_equals_the_source_whatever_happened_to_rows(
         dataset = Dataset.find(str(tmp_path), f"public.{table}")
         for n in moments:
             lsn = int(LSN(committed[n].commit_lsn))
-            result = as_of(engine, dataset, Moment(lsn=lsn))
+            result = as_of(engine, dataset, HistoryEnd(lsn=lsn))
             assert held(result) == contents[n], (table, n)
             assert result.complete, result.reasons

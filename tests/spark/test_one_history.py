@@ -13,7 +13,7 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.spark.history.activity import churn, hot_rows, who_changed
-from replview.spark.history.datasets import Dataset, ExportedIncarnation, Moment
+from replview.spark.history.datasets import Dataset, ExportedIncarnation, HistoryEnd
 from replview.spark.history.snapshots import as_of, row_versions
 from replview.spark.sessions import SparkProblem
 from tests.spark.exporting import archived
@@ -90,7 +90,7 @@ def check_history(engine, root: Path, played: Played, moments: list[int]) -> Non
     dataset = Dataset.find(str(root), "t3")
     assert dataset.names[-1] == "public.t3"
     for lsn in moments:
-        result = as_of(engine, dataset, Moment(lsn=lsn))
+        result = as_of(engine, dataset, HistoryEnd(lsn=lsn))
         assert held(result.frame.collect()) == played.contents[lsn], lsn
         assert result.complete, result.reasons
     versions = row_versions(engine, dataset)
@@ -163,7 +163,7 @@ def test_rows_that_cannot_be_followed_are_unknown_and_counted(tmp_path: Path, en
     history.commit(("I", row(6, "a6", "b6")))
     dataset = history.write()
 
-    first = as_of(engine, dataset, Moment(lsn=lsn))
+    first = as_of(engine, dataset, HistoryEnd(lsn=lsn))
     names = ("id", "a", "big")
     assert sorted(tuple(r[n] for n in names) for r in first.frame.collect()) == [
         (1, "d1", "b1"), (3, "a3", "b3"), (4, "a3", "b4"), (5, "d5", "b5"),

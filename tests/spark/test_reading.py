@@ -12,7 +12,7 @@ from replview.parquet.reading import batches as batching
 from replview.parquet.reading import resolving, transactions, typed_query
 from replview.parquet.reading.cutting import cut_tables
 from replview.parquet.slices import Narrowing, Range, Slice, SliceTable
-from replview.parquet.writing.planning import Plan
+from replview.parquet.writing.planning import ExportPlan
 from replview.store.models import Change, LargeValue, Transaction
 from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
 
@@ -271,7 +271,7 @@ def test_a_plan_reads_the_transactions_as_often_whatever_the_number_of_tables(
         asked.clear()
         with monkeypatch.context() as patch:
             patch.setattr(psycopg.Connection, "execute", execute)
-            Plan.of(store, part)
+            ExportPlan.of(store, part)
         return sum("FROM transaction t" in each for each in asked)
 
     assert scans(whole) <= scans(replace(few, tables=("public.t1",))) + 1

@@ -25,7 +25,14 @@ from replview.demo.workload import (
 )
 from replview.demo.workload.material import Material, invent
 from replview.demo.workload.scenarios import SCENARIOS, Scenario
-from replview.demo.workload.session import Backoff, Outage, Session, Stopping, Tally, connect
+from replview.demo.workload.session import (
+    Backoff,
+    Outage,
+    Session,
+    Stopping,
+    WorkloadCounts,
+    connect,
+)
 from replview.demo.workload.tills import ORIGINS, take_on
 
 #: Transactions a second that one web session can easily run on a small machine.
@@ -44,7 +51,7 @@ MODULES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Role:
+class ThreadRole:
     """The work of a thread: paced scenarios at a rate, or timed ones when they are due."""
 
     session: str
@@ -54,25 +61,25 @@ class Role:
     on_stop: Callable[[Session], None] | None = None
 
 
-def cast(rate: float) -> list[Role]:
+def cast(rate: float) -> list[ThreadRole]:
     """Return the roles that together run ``rate`` transactions a second."""
     fewest, most = WEB_SESSIONS
     count = min(most, max(fewest, math.ceil(rate / SESSION_RATE)))
     web_rate = rate * (1 - ORIGIN_SHARE * len(ORIGINS)) / count
-    roles = [Role(session="shop web", rate=web_rate) for _ in range(count)]
+    roles = [ThreadRole(session="shop web", rate=web_rate) for _ in range(count)]
     for origin in ORIGINS:
         take = partial(take_on, origin=origin)
-        roles.append(Role(session="shop pos", rate=rate * ORIGIN_SHARE, on_connect=take))
+        roles.append(ThreadRole(session="shop pos", rate=rate * ORIGIN_SHARE, on_connect=take))
     alone, leave = two_phase.be_the_only_one, two_phase.leave_nothing_behind
-    roles.append(Role(session="shop settle", on_connect=alone, on_stop=leave))
+    roles.append(ThreadRole(session="shop settle", on_connect=alone, on_stop=leave))
     timed = ("shop batch", "shop batch", "shop import", "shop migrate", "shop janitor")
-    return roles + [Role(session=session) for session in timed]
+    return roles + [ThreadRole(session=session) for session in timed]
 
 
 class Worker(threading.Thread):
     """A thread that runs one role, and connects again after an outage."""
 
-    def __init__(self, role: Role, workload: "Workload", rng: random.Random) -> None:
+    def __init__(self, role: ThreadRole, workload: "Workload", rng: random.Random) -> None:
         super().__init__(name=role.session, daemon=True)
         self.role = role
         self.workload = workload
@@ -180,7 +187,7 @@ class Workload:
         self, dsn: str, *, rate: float = 20.0, seed: int | None = None, calm_seconds: float = 10.0
     ) -> None:
         self.dsn = dsn
-        self.tally = Tally()
+        self.tally = WorkloadCounts()
         self.outage = Outage()
         self.stopping = threading.Event()
         self.calm_until = time.monotonic() + calm_seconds

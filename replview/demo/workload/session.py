@@ -112,7 +112,7 @@ def one_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-class Tally:
+class WorkloadCounts:
     """The counts of what the sessions did, shared by threads."""
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Session:
     _: KW_ONLY
     rng: random.Random
     material: Material
-    tally: Tally
+    tally: WorkloadCounts
     stop: threading.Event
     #: True skips the pauses that let a person watch; tests use it.
     hurry: bool = False

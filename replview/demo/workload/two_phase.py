@@ -32,7 +32,7 @@ SETTLE: LiteralString = (
 
 
 @dataclass(frozen=True)
-class Prepared:
+class OwnPrepared:
     """A prepared transaction of ours, as the server lists it."""
 
     gid: str
@@ -50,7 +50,7 @@ class Prepared:
         return random.Random(f"{self.xid} {self.gid}").random() < 0.75
 
 
-def read_prepared(conn: psycopg.Connection) -> list[Prepared]:
+def read_prepared(conn: psycopg.Connection) -> list[OwnPrepared]:
     """Return the prepared transactions of this workload, the oldest first."""
     rows = conn.execute(
         "SELECT gid, transaction::text, extract(epoch FROM clock_timestamp() - prepared)::float8"
@@ -58,7 +58,7 @@ def read_prepared(conn: psycopg.Connection) -> list[Prepared]:
         " ORDER BY prepared",
         (PREFIX,),
     )
-    return [Prepared(*row) for row in rows]
+    return [OwnPrepared(*row) for row in rows]
 
 
 def finish(conn: psycopg.Connection, gid: str, *, commit: bool) -> None:

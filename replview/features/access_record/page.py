@@ -110,7 +110,7 @@ def _choice(wanted: RecordQuery, word: str, name: str, values: list[tuple[str, s
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RecordLine:
     """One entry of the record as the page shows it."""
 
     record: AccessRecord
@@ -151,7 +151,7 @@ class AccessPage:
     """The page of the access record."""
 
     wanted: RecordQuery
-    lines: list[Line]
+    lines: list[RecordLine]
     following_url: str
     choices: list[Menu]
     cause = (
@@ -198,7 +198,7 @@ def read_access_page(wanted: RecordQuery) -> AccessPage:
     """Read one page of the record, the newest entry first."""
     rows, older = read(wanted.filter, before=wanted.before, limit=PAGE_RECORDS)
     following = wanted.url(before=older) if older else ""
-    return AccessPage(wanted, [Line(record) for record in rows], following, choices(wanted))
+    return AccessPage(wanted, [RecordLine(record) for record in rows], following, choices(wanted))
 
 
 def _fact(name: str, value: object) -> str:

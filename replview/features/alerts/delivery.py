@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from replview.features.alerts.messages import TEST, body_of, id_of
-from replview.features.alerts.webhooks import Refused, post
+from replview.features.alerts.webhooks import WebhookRefused, post
 from replview.store.connecting import orm_connection
 from replview.store.models import Delivery
 from replview.store.secrets import SecretKeyChanged, unseal
@@ -126,7 +126,7 @@ def try_once(delivery: Delivery) -> tuple[str, int | None]:
             delivery_id=id_of(delivery),
             allow_private=webhook.allow_private,
         )
-    except Refused as error:
+    except WebhookRefused as error:
         return str(error), None
     except SecretKeyChanged:
         return "the address was sealed with another REPLVIEW_SECRET_KEY: add the webhook anew", None

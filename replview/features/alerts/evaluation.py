@@ -18,7 +18,7 @@ from replview.features.alerts import built_in, messages, schema_changes
 from replview.features.alerts.kinds import kind_of
 from replview.features.alerts.measures import Measured, Measures
 from replview.features.alerts.messages import fired_message
-from replview.features.alerts.snapshot import Snapshot
+from replview.features.alerts.snapshot import StoreSnapshot
 from replview.store import instance_settings
 from replview.store.django_session import rows
 from replview.store.models import Alert, AlertRule
@@ -197,7 +197,7 @@ def _evaluate(
     for rule in rules:
         if rule.overrides_id is not None and rule.slot_id is not None:
             overridden.setdefault(rule.overrides_id, set()).add(rule.slot_id)
-    measures = Measures(Snapshot(now))
+    measures = Measures(StoreSnapshot(now))
     open_alerts: dict[int, list[Alert]] = {}
     for alert in Alert.objects.filter(state__in=[_State.PENDING, _State.FIRING]):
         open_alerts.setdefault(alert.rule_id, []).append(alert)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from replview.features.alerts.snapshot import Snapshot
+from replview.features.alerts.snapshot import StoreSnapshot
 from replview.health import conditions
 from replview.health.findings import lapse_of_late, waits_for_worker
 from replview.store.django_session import rows
@@ -41,7 +41,7 @@ class Measured:
     only_own_rule: bool = False
 
 
-def of_slots(kind: str, snapshot: Snapshot) -> Iterator[Measured]:
+def of_slots(kind: str, snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield what ``health.conditions`` measures of existing slots that are not lost."""
     rows = [row for row in _present(snapshot) if conditions.concerns(kind, row, own_rule=True)]
     for row in rows:
@@ -59,7 +59,7 @@ def of_slots(kind: str, snapshot: Snapshot) -> Iterator[Measured]:
         )
 
 
-def _growth(snapshot: Snapshot, row: WatchedSlot) -> tuple[float, float, float] | None:
+def _growth(snapshot: StoreSnapshot, row: WatchedSlot) -> tuple[float, float, float] | None:
     pace = snapshot.paces.get(row.pk)
     if pace is None or pace.growth is None or pace.between is None:
         return None
@@ -90,7 +90,7 @@ def _loss_detail(row: WatchedSlot, seen: conditions.Observation) -> dict[str, ob
     return detail if timeout is None else {**detail, "idle_timeout_seconds": timeout}
 
 
-def slot_lost(snapshot: Snapshot) -> Iterator[Measured]:
+def slot_lost(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield 1 for a lost slot, else 0; our own slot that is gone while it should run is lost."""
     for row in snapshot.slots:
         if row.gone_at is not None:
@@ -106,7 +106,7 @@ def slot_lost(snapshot: Snapshot) -> Iterator[Measured]:
         yield _of_slot(row, value, detail=detail)
 
 
-def unsafe_failover(snapshot: Snapshot) -> Iterator[Measured]:
+def unsafe_failover(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield for each failover slot 1 if its server does not wait for standbys, else 0."""
     for row in _present(snapshot):
         look = snapshot.looks.get(row.source_id)
@@ -118,14 +118,14 @@ def unsafe_failover(snapshot: Snapshot) -> Iterator[Measured]:
         yield _of_slot(row, None if names is None else float(not str(names).strip()))
 
 
-def _present(snapshot: Snapshot) -> Iterator[WatchedSlot]:
+def _present(snapshot: StoreSnapshot) -> Iterator[WatchedSlot]:
     """Yield the slots that exist and are not lost."""
     for row in snapshot.slots:
         if row.gone_at is None and not conditions.lost_reason(row.facts, row.source.server_version):
             yield row
 
 
-def _fresh(snapshot: Snapshot, row: WatchedSlot) -> bool:
+def _fresh(snapshot: StoreSnapshot, row: WatchedSlot) -> bool:
     return snapshot.fresh(row.last_seen_at)
 
 
@@ -141,7 +141,7 @@ def _of_slot(row: WatchedSlot, value: float | None, **more: Any) -> Measured:
 
 
 def of_oldest(
-    part: str, began: str, names: tuple[str, ...], snapshot: Snapshot
+    part: str, began: str, names: tuple[str, ...], snapshot: StoreSnapshot
 ) -> Iterator[Measured]:
     """Yield for each source the age in seconds of its oldest transaction, or 0.
 
@@ -166,7 +166,7 @@ def of_oldest(
         yield _of_source(source, max((snapshot.now - since).total_seconds(), 0.0), detail=detail)
 
 
-def source_unreachable(snapshot: Snapshot) -> Iterator[Measured]:
+def source_unreachable(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield the seconds since each source last answered; 0 if it answers."""
     silent = [source.pk for source in snapshot.sources if source.problem_code]
     reached = snapshot.reached_at(silent) if silent else {}
@@ -185,7 +185,7 @@ def _of_source(source: Source, value: float | None, **more: Any) -> Measured:
     )
 
 
-def receiver_down(snapshot: Snapshot) -> Iterator[Measured]:
+def receiver_down(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield the seconds without a receiver or its heartbeat, for slots set to run."""
     for slot in snapshot.ours:
         if slot.desired == Slot.Desired.RUNNING:
@@ -195,7 +195,7 @@ def receiver_down(snapshot: Snapshot) -> Iterator[Measured]:
             yield _of_our_slot(slot, _silent_seconds(snapshot, slot), detail=detail)
 
 
-def _silent_seconds(snapshot: Snapshot, slot: Slot) -> float | None:
+def _silent_seconds(snapshot: StoreSnapshot, slot: Slot) -> float | None:
     streams = slot.state == Slot.State.STREAMING
     since = slot.heartbeat_at if streams else slot.state_since
     if since is None:
@@ -206,7 +206,7 @@ def _silent_seconds(snapshot: Snapshot, slot: Slot) -> float | None:
     return seconds if seconds >= _CONNECTING_SECONDS else None
 
 
-def poison_change(snapshot: Snapshot) -> Iterator[Measured]:
+def poison_change(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield 1 for a slot that a change stops until a user decides about it, else 0."""
     stopped: dict[int, int] = dict(
         Quarantine.objects.filter(settled_at=None).values_list("slot_id", "pk")
@@ -216,14 +216,14 @@ def poison_change(snapshot: Snapshot) -> Iterator[Measured]:
         yield _of_our_slot(slot, float(slot.pk in stopped), detail=detail)
 
 
-def published_tables(snapshot: Snapshot) -> Iterator[Measured]:
+def published_tables(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield 1 for a slot whose publications recently lost or changed a table, else 0."""
     for slot in snapshot.ours:
         lapse = lapse_of_late(slot, snapshot.now)
         yield _of_our_slot(slot, float(bool(lapse)), detail={"lapse": lapse} if lapse else {})
 
 
-def store_size(snapshot: Snapshot) -> Iterator[Measured]:
+def store_size(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield the store's size as a share of its budget; yield nothing without a budget."""
     budget = read("store.budget_bytes", None)
     if isinstance(budget, bool) or not isinstance(budget, int | float) or budget <= 0:
@@ -245,7 +245,7 @@ def _of_our_slot(slot: Slot, value: float | None, **more: Any) -> Measured:
     )
 
 
-_MEASURES: dict[str, Callable[[Snapshot], Iterator[Measured]]] = {
+_MEASURES: dict[str, Callable[[StoreSnapshot], Iterator[Measured]]] = {
     **{kind: partial(of_slots, kind) for kind in conditions.MEASURES},
     _K.SLOT_LOST: slot_lost,
     _K.UNSAFE_FAILOVER: unsafe_failover,
@@ -266,7 +266,7 @@ _MEASURES: dict[str, Callable[[Snapshot], Iterator[Measured]]] = {
 class Measures:
     """The measured values; each kind is measured once for all its rules."""
 
-    snapshot: Snapshot
+    snapshot: StoreSnapshot
     _found: dict[str, list[Measured]] = field(default_factory=dict)
 
     def of(self, rule: AlertRule, overridden: set[int]) -> list[Measured]:

@@ -41,7 +41,7 @@ def past_samples(
 
 
 @dataclass
-class Snapshot:
+class StoreSnapshot:
     """The state of the store at ``now``; each part is read when it is first needed."""
 
     now: dt.datetime

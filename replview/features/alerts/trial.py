@@ -51,7 +51,7 @@ _LINES_READ = 500
 
 
 @dataclass
-class Series:
+class MeasuredSeries:
     """The measured values of one subject, oldest first."""
 
     name: str
@@ -60,7 +60,7 @@ class Series:
 
 def read_past(
     rule: AlertRule, overridden: Iterable[int], since: dt.datetime, until: dt.datetime
-) -> list[Series]:
+) -> list[MeasuredSeries]:
     """Return a series for each subject that the rule concerns."""
     if rule.kind in _OF_SOURCES:
         return _sources(_OF_SOURCES[AlertRule.Kind(rule.kind)], since, until)
@@ -73,14 +73,14 @@ def read_past(
 
 def _slots(
     measure: Measure, slots: list[WatchedSlot], since: dt.datetime, until: dt.datetime
-) -> list[Series]:
+) -> list[MeasuredSeries]:
     seconds = (until - since).total_seconds()
     thinned = max(1.0, len(slots) * seconds / _ROWS_LIMIT)
     by_slot: dict[int, list[Row]] = {slot.pk: [] for slot in slots}
     for row in past_samples(list(by_slot), since, until, dt.timedelta(seconds=thinned)):
         by_slot[row["slot_id"]].append(row)
     return [
-        Series(
+        MeasuredSeries(
             f"{slot.source.name}/{slot.name}",
             [(seen.at, measure(slot, seen)) for seen in _observations(by_slot[slot.pk])],
         )
@@ -118,9 +118,9 @@ def _growth(older: Row, row: Row) -> float | None:
     return float(after - before) / span.total_seconds()
 
 
-def _sources(column: str, since: dt.datetime, until: dt.datetime) -> list[Series]:
+def _sources(column: str, since: dt.datetime, until: dt.datetime) -> list[MeasuredSeries]:
     names = dict(Source.objects.values_list("pk", "name"))
-    found = {pk: Series(name) for pk, name in names.items()}
+    found = {pk: MeasuredSeries(name) for pk, name in names.items()}
     silent: dict[int, dt.datetime] = {}
     samples = SourceSample.objects.filter(sampled_at__gte=since, sampled_at__lte=until)
     for sample in samples.filter(source_id__in=found).order_by("sampled_at"):
@@ -153,7 +153,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class RuleTrial:
     """The result of trying a rule."""
 
     since: dt.datetime
@@ -169,19 +169,21 @@ class Trial:
     refusal: str = ""
 
 
-def try_rule(rule: AlertRule, now: dt.datetime | None = None) -> Trial:
+def try_rule(rule: AlertRule, now: dt.datetime | None = None) -> RuleTrial:
     """Try a rule on the past hour; the rule need not be saved."""
     until = now or dt.datetime.now(dt.UTC)
     since = until - WINDOW
     if not kind_of(rule).known:
-        return Trial(since=since, until=until, refusal=kind_of(rule).about)
+        return RuleTrial(since=since, until=until, refusal=kind_of(rule).about)
     if rule.kind == _K.SCHEMA_CHANGE:
-        return Trial(since=since, until=until, episodes=list(_schema_changes(rule, since, until)))
+        return RuleTrial(
+            since=since, until=until, episodes=list(_schema_changes(rule, since, until))
+        )
     if rule.kind == _K.POISON_CHANGE:
-        return Trial(since=since, until=until, episodes=list(_poison_changes(since, until)))
+        return RuleTrial(since=since, until=until, episodes=list(_poison_changes(since, until)))
     if rule.kind not in TRIED:
         refusal = "Of this, no samples are kept: it cannot be tried against the past."
-        return Trial(since=since, until=until, refusal=refusal)
+        return RuleTrial(since=since, until=until, refusal=refusal)
     overridden: set[int] = set()
     if rule.pk is not None and rule.slot_id is None:
         own = AlertRule.objects.filter(overrides=rule.pk, slot__isnull=False)
@@ -190,7 +192,7 @@ def try_rule(rule: AlertRule, now: dt.datetime | None = None) -> Trial:
     episodes = [episode for one in series for episode in _episodes(rule, one)]
     episodes.sort(key=lambda episode: episode.fired_at, reverse=True)
     shown = _worst(rule, series, episodes)
-    return Trial(
+    return RuleTrial(
         since=since,
         until=until,
         episodes=episodes,
@@ -200,7 +202,7 @@ def try_rule(rule: AlertRule, now: dt.datetime | None = None) -> Trial:
     )
 
 
-def _episodes(rule: AlertRule, series: Series) -> Iterator[Episode]:
+def _episodes(rule: AlertRule, series: MeasuredSeries) -> Iterator[Episode]:
     alert: Alert | None = None
     for at, value in series.points:
         if alert is None:
@@ -215,7 +217,7 @@ def _episodes(rule: AlertRule, series: Series) -> Iterator[Episode]:
         yield _episode(series, alert)
 
 
-def _episode(series: Series, alert: Alert) -> Episode:
+def _episode(series: MeasuredSeries, alert: Alert) -> Episode:
     assert alert.fired_at is not None
     return Episode(
         name=series.name,
@@ -225,10 +227,12 @@ def _episode(series: Series, alert: Alert) -> Episode:
     )
 
 
-def _worst(rule: AlertRule, series: list[Series], episodes: list[Episode]) -> Series | None:
+def _worst(
+    rule: AlertRule, series: list[MeasuredSeries], episodes: list[Episode]
+) -> MeasuredSeries | None:
     """Return the series with the worst value, among those that would have fired if any would."""
     fired = {episode.name for episode in episodes}
-    best: tuple[float, Series] | None = None
+    best: tuple[float, MeasuredSeries] | None = None
     for one in series:
         value: float | None = None
         for _, each in one.points:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from replview.features.alerts.amounts import amount_words
 from replview.features.alerts.kinds import Unit, kind_of
-from replview.features.alerts.trial import Episode, Trial, try_rule
+from replview.features.alerts.trial import Episode, RuleTrial, try_rule
 from replview.store.models import (
     AlertRule,
 )
@@ -50,7 +50,7 @@ class Drawing:
 class TrialView:
     """The trial of a rule: a sentence, a chart, and the episodes."""
 
-    trial: Trial
+    trial: RuleTrial
     sentence: str
     lines: list[EpisodeLine]
     #: Number of episodes that are not listed.
@@ -79,7 +79,7 @@ def trial_view(rule: AlertRule) -> TrialView:
     )
 
 
-def _sentence(rule: AlertRule, trial: Trial) -> str:
+def _sentence(rule: AlertRule, trial: RuleTrial) -> str:
     if trial.refusal:
         return trial.refusal
     named = kind_of(rule).event or rule.kind == AlertRule.Kind.POISON_CHANGE
@@ -91,7 +91,7 @@ def _sentence(rule: AlertRule, trial: Trial) -> str:
     return f"In the past hour it would have fired {plural(len(trial.episodes), 'time')}{of}."
 
 
-def _draw(rule: AlertRule, trial: Trial) -> Drawing | None:
+def _draw(rule: AlertRule, trial: RuleTrial) -> Drawing | None:
     """Draw the known values; return None if there are none."""
     known = [value for _, value in trial.points if value is not None]
     if not known:

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterable
 
 from replview.features.alerts import messages
-from replview.features.alerts.webhooks import Refused, host_of, is_public, parse_url
+from replview.features.alerts.webhooks import WebhookRefused, host_of, is_public, parse_url
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.store.secrets import seal
 from replview.store.write.access_record import Action, note
@@ -91,7 +91,7 @@ def _checked(url: str, allow_private: bool) -> str:
     """
     try:
         parts, host = parse_url(url), host_of(url)
-    except Refused as error:
+    except WebhookRefused as error:
         raise WebhookProblem(f"{str(error)[:1].upper()}{str(error)[1:]}", field="url") from None
     try:
         public = is_public(parts.hostname or "")

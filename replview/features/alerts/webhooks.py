@@ -26,29 +26,29 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], list[str]]
 
 
-class Refused(CodedProblem):
+class WebhookRefused(CodedProblem):
     """The webhook may not or cannot be called; the message holds no secret."""
 
     code_of_all = "refused_webhook"
 
 
 def parse_url(url: str) -> SplitResult:
-    """Return the parts of a webhook's address. Raises ``Refused``."""
+    """Return the parts of a webhook's address. Raises ``WebhookRefused``."""
     try:
         parts = urlsplit(url.strip())
         port = parts.port
     except ValueError:
-        raise Refused("this is no address") from None
+        raise WebhookRefused("this is no address") from None
     if parts.scheme not in ("http", "https"):
-        raise Refused("the address must begin with https:// or http://")
+        raise WebhookRefused("the address must begin with https:// or http://")
     if not parts.hostname or len(url) > _URL_LIMIT or not url.isascii():
-        raise Refused("the address has no host, or is too long, or is not plain ASCII")
+        raise WebhookRefused("the address has no host, or is too long, or is not plain ASCII")
     if any(character <= " " or character == "\x7f" for character in url.strip()):
-        raise Refused("the address must not contain spaces or control characters")
+        raise WebhookRefused("the address must not contain spaces or control characters")
     if parts.username is not None or parts.password is not None:
-        raise Refused("the address must not hold a user or a password")
+        raise WebhookRefused("the address must not hold a user or a password")
     if port == 0:
-        raise Refused("port 0 cannot be called")
+        raise WebhookRefused("port 0 cannot be called")
     return parts
 
 
@@ -100,7 +100,7 @@ def post(
 ) -> int:
     """Send the request and return the HTTP status.
 
-    Raises ``Refused``, ``OSError`` (with ``TimeoutError`` and ``ssl.SSLError``) and
+    Raises ``WebhookRefused``, ``OSError`` (with ``TimeoutError`` and ``ssl.SSLError``) and
     ``http.client.HTTPException``.
     """
     parts = parse_url(url)
@@ -123,14 +123,14 @@ def post(
 
 
 def _allowed_address(host: str, port: int, resolve: Resolve, allow_private: bool) -> str:
-    """Return the first allowed address of the host. Raises ``Refused``."""
+    """Return the first allowed address of the host. Raises ``WebhookRefused``."""
     try:
         addresses = resolve(host, port)
     except (OSError, UnicodeError):
-        raise Refused("the host's name cannot be resolved") from None
+        raise WebhookRefused("the host's name cannot be resolved") from None
     allowed = [found for found in addresses if allow_private or is_public(found)]
     if not allowed:
-        raise Refused("the host has no public address, and private ones are not allowed")
+        raise WebhookRefused("the host has no public address, and private ones are not allowed")
     return allowed[0]
 
 

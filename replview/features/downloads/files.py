@@ -84,7 +84,7 @@ def line_pieces(selection: Selection, form: str, limit: int = MOST_CHANGES) -> I
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetFiles:
+class ParquetDownload:
     """The Parquet files of a view."""
 
     #: Files of the tables, then ``_transactions`` and ``_events``.
@@ -95,7 +95,7 @@ class ParquetFiles:
     notes: dict[str, str]
 
 
-def write_parquet(selection: Selection, folder: Path, limit: int | None) -> ParquetFiles:
+def write_parquet(selection: Selection, folder: Path, limit: int | None) -> ParquetDownload:
     """Write a view's changes, typed; updates get their before image where it is known.
 
     Raises ``TargetProblem``.
@@ -119,7 +119,7 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
         for file in typed.files():
             write_file(target, file.name, file.schema, row_groups(file.batches, file.schema))
             paths.append(folder / file.name)
-        return ParquetFiles(paths, typed.tables, typed.events, limited.notes)
+        return ParquetDownload(paths, typed.tables, typed.events, limited.notes)
     finally:
         typed.close()
 

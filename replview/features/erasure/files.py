@@ -17,7 +17,7 @@ from replview.store.retention import archive
 from replview.targets.policy import read_policy
 
 if TYPE_CHECKING:
-    from replview.parquet.erasure.roots import Root
+    from replview.parquet.erasure.roots import ErasureRoot
 
 #: State of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
 #: ``done``, ``left_out_by``.
@@ -87,7 +87,7 @@ class FileTrails:
     """The keys of one table's rows, as read from the files below some roots."""
 
     table: ErasedTable
-    roots: Sequence[tuple[RootState, "Root"]]
+    roots: Sequence[tuple[RootState, "ErasureRoot"]]
     _of: dict[Key, list[Touch]] = field(default_factory=dict)
     _linked: dict[Key, set[Key]] = field(default_factory=dict)
 
@@ -113,7 +113,7 @@ class FileTrails:
         for state, root in self.roots:
             reach(state, lambda root=root: self._read_root(root, oids, wanted))  # type: ignore[misc]
 
-    def _read_root(self, root: "Root", oids: Sequence[int], wanted: Sequence[Key]) -> None:
+    def _read_root(self, root: "ErasureRoot", oids: Sequence[int], wanted: Sequence[Key]) -> None:
         for incarnation, change in root.changes_under(oids, wanted):
             before = key_in(change.key_columns, change.old, change.new)
             after = key_in(change.key_columns, change.new, change.old)

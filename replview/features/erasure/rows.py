@@ -272,7 +272,7 @@ def erased_mark(day: dt.date) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Tally:
+class ErasedCounts:
     """Counts of erased changes."""
 
     changes: int = 0

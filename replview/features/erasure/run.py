@@ -25,7 +25,13 @@ from replview.features.erasure import related_rows
 from replview.features.erasure.files import FileTrails, RootState, homes_of, reach, roots_of
 from replview.features.erasure.queue import Unerasable
 from replview.features.erasure.related_rows import FILTERS, RelatedRows
-from replview.features.erasure.rows import ErasedTable, Eraser, FoundChange, Tally, erased_mark
+from replview.features.erasure.rows import (
+    ErasedCounts,
+    ErasedTable,
+    Eraser,
+    FoundChange,
+    erased_mark,
+)
 from replview.features.erasure.trails import Key, KeySpan, key_of, spans_of
 from replview.store.connecting import connect_store
 from replview.store.django_session import rows
@@ -36,7 +42,7 @@ from replview.text.parsing import table_text
 
 if TYPE_CHECKING:
     from replview.parquet.erasure.finding import FileErasure
-    from replview.parquet.erasure.roots import Root
+    from replview.parquet.erasure.roots import ErasureRoot
 
 #: Seconds to wait for running exports and history jobs.
 PATIENCE_SECONDS = 60.0
@@ -178,7 +184,7 @@ class Act:
             for _, root in self._asked_roots():
                 reach(root, lambda: None)
             return {"withheld": True}
-        tally, eraser = Tally(), Eraser(self.day, self.columns, os.urandom(32))
+        tally, eraser = ErasedCounts(), Eraser(self.day, self.columns, os.urandom(32))
         texts = related_rows.texts_of(self.slot)
         naming = related_rows.texts_naming(texts, self._erased_keys())
         for name, table in self.tables.items():
@@ -204,7 +210,7 @@ class Act:
 
     def erase_store(self) -> dict[str, object]:
         """Erase the record and the data beside it; return the counts."""
-        tally, eraser = Tally(), Eraser(self.day, self.columns, os.urandom(32))
+        tally, eraser = ErasedCounts(), Eraser(self.day, self.columns, os.urandom(32))
         self.newest = int(rows("SELECT coalesce(max(id), 0) FROM transaction")[0][0])
         beside, searching = self.beside.found(), related_rows.searching_filters(self.slot)
         filters, texts = 0, related_rows.texts_of(self.slot)
@@ -350,35 +356,35 @@ class Act:
         asked = [url for url in self.roots if url != RECORD]
         return [(u, self.roots[u]) for u in asked if not self.roots[u].get("left_out_by")]
 
-    def _root(self, url: str) -> "Root | None":
-        from replview.parquet.erasure.roots import Root
+    def _root(self, url: str) -> "ErasureRoot | None":
+        from replview.parquet.erasure.roots import ErasureRoot
         from replview.parquet.writing.problems import TargetProblem
 
         try:
-            return Root.of(url, self.wanted())
+            return ErasureRoot.of(url, self.wanted())
         except TargetProblem:
             # The problem is reported when the root is opened.
             return None
 
     def _look_into(self, url: str, state: RootState) -> None:
-        from replview.parquet.erasure.roots import Root
+        from replview.parquet.erasure.roots import ErasureRoot
 
-        standing = Root.of(url, self.wanted()).look()
+        standing = ErasureRoot.of(url, self.wanted()).look()
         state |= {"files": len(standing.files), "rows": standing.rows}
         _check_findable(standing.unfindable)
 
     def _erase_from(self, url: str, state: RootState) -> None:
-        from replview.parquet.erasure.roots import Root
+        from replview.parquet.erasure.roots import ErasureRoot
 
-        standing = Root.of(url, self.wanted()).erase(lambda _: self.check())
+        standing = ErasureRoot.of(url, self.wanted()).erase(lambda _: self.check())
         # An earlier try may have rewritten the files.
         state |= {"files": len(standing.files), "rows": standing.rows or state.get("rows", 0)}
         _check_findable(standing.unfindable)
 
     def _count_left(self, url: str, what: str, left: dict[str, int]) -> None:
-        from replview.parquet.erasure.roots import Root
+        from replview.parquet.erasure.roots import ErasureRoot
 
-        left[what] = Root.of(url, self.wanted()).left()
+        left[what] = ErasureRoot.of(url, self.wanted()).left()
 
     def _pages(self, name: str, table: ErasedTable) -> Iterator[list[FoundChange]]:
         """Yield pages of all changes of the rows; a moved row's change may occur twice."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from replview.access.withheld import visible_jobs
 from replview.features.history.request import (
-    Root,
+    HistoryRoot,
     fields_of,
     incarnations_there,
     known_roots,
@@ -35,7 +35,7 @@ class HistoryPage:
     policy: Policy
     anywhere: bool
     sentence: Sentence
-    roots: list[Root] = field(default_factory=list)
+    roots: list[HistoryRoot] = field(default_factory=list)
     #: Names of the incarnations at the root; empty: none, or unknown.
     incarnations: list[str] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)

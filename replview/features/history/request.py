@@ -39,7 +39,7 @@ _MOST_TOP = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class HistoryRoot:
     """A folder or URL to which slices were written."""
 
     url: str
@@ -55,14 +55,14 @@ class IncarnationThere:
     tables: tuple[str, ...]
 
 
-def known_roots() -> list[Root]:
+def known_roots() -> list[HistoryRoot]:
     """Return the archive, and the folder of every finished export, newest first."""
-    found: dict[str, Root] = {}
+    found: dict[str, HistoryRoot] = {}
     if (target := archive.chosen().target) is not None:
-        found[target] = Root(target, "the archive")
+        found[target] = HistoryRoot(target, "the archive")
     done = Export.objects.filter(state=Export.State.DONE).exclude(target__contains="://")
     for pk, url in done.values_list("pk", "target")[:_MOST]:
-        found.setdefault(url, Root(url, f"export {pk}"))
+        found.setdefault(url, HistoryRoot(url, f"export {pk}"))
     return list(found.values())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from replview.features.lag.figures import DRAWN, drawn, retained_wal, table_rates, transaction_sizes
 from replview.features.lag.page import LagSlot
 from replview.features.lag.periods import MINUTE, step_of
-from replview.features.lag.series import Series, SlotSeries, read_series
+from replview.features.lag.series import LagSeries, SlotSeries, read_series
 from replview.store.django_session import rows
 from replview.ui.charts.figure import Chart, SlotValues
 
@@ -97,7 +97,7 @@ def read_charts(
     since: dt.datetime,
     until: dt.datetime,
     now: dt.datetime,
-) -> tuple[Series, list[Chart]]:
+) -> tuple[LagSeries, list[Chart]]:
     """Return the charts in the requested order, and the series with their values."""
     several = len(slots) > 1
     fields = [name for key in charts for name in _fields(key, several=several)]
@@ -117,7 +117,7 @@ def _fields(key: str, *, several: bool) -> tuple[str, ...]:
     return DRAWN[key].fields(several=several) + more
 
 
-def _values(slot: LagSlot, series: Series) -> SlotValues:
+def _values(slot: LagSlot, series: LagSeries) -> SlotValues:
     found = series.slots.get(slot.sample_id, SlotSeries())
     times = [round(seconds * 1000) for seconds in found.times]
     return SlotValues(name=slot.name, times=times, values=found.values)

@@ -10,7 +10,7 @@ from replview.ui.charts.figure import (
     Chart,
     ChartLine,
     HatchedRange,
-    Level,
+    LimitLine,
     SlotValues,
     chart,
     lines_of,
@@ -49,7 +49,7 @@ def retained_wal(
         amount = words_of("bytes", value)
         if highest >= value * _DRAWN_FROM:
             ink = "del" if name == "limit" else "upd"
-            levels.append(Level(value=value, name=name, words=words.format(amount), ink=ink))
+            levels.append(LimitLine(value=value, name=name, words=words.format(amount), ink=ink))
         else:
             notes.append(f"{name} {amount}, far above")
     lost = []

@@ -63,7 +63,7 @@ class SlotSeries:
 
 
 @dataclass(slots=True)
-class Series:
+class LagSeries:
     """The points of several slots over one time range."""
 
     since: dt.datetime
@@ -84,7 +84,7 @@ def read_series(
     until: dt.datetime,
     points: int = 1000,
     now: dt.datetime | None = None,
-) -> Series:
+) -> LagSeries:
     """Return the fields of these slots between two moments, in at most ``points`` points per slot.
 
     ``fields`` are names in ``GAUGES`` and ``COUNTERS``; any other name raises ``KeyError``.
@@ -92,7 +92,7 @@ def read_series(
     now = now or dt.datetime.now(dt.UTC)
     period = choose_period(since, until, now)
     step = step_of(until - since, period, points)
-    series = Series(since, until, period.name, step, period.interval_seconds)
+    series = LagSeries(since, until, period.name, step, period.interval_seconds)
     if not slot_ids or until <= since:
         return series
     # Also read buckets before the range: a rate needs the value before.
@@ -165,7 +165,9 @@ def _number(expression: str, name: str) -> str:
     return f"({expression} - '0/0'::pg_lsn)::float8" if name in _LSNS else expression
 
 
-def _slot_series(rows: list[tuple[Any, ...]], fields: Sequence[str], series: Series) -> SlotSeries:
+def _slot_series(
+    rows: list[tuple[Any, ...]], fields: Sequence[str], series: LagSeries
+) -> SlotSeries:
     """Convert one slot's buckets to points, with rates of counters, and gaps."""
     most = max(1, -int(-3 * series.interval_seconds // series.step_seconds))
     gap_after = [later[1] - row[1] > most for row, later in pairwise(rows)]
@@ -208,7 +210,7 @@ def _within(
     rows: list[tuple[Any, ...]],
     columns: dict[str, list[Any]],
     gap_after: list[bool],
-    series: Series,
+    series: LagSeries,
 ) -> SlotSeries:
     """Drop the buckets before the range, and insert an empty point for each gap."""
     first = int(series.since.timestamp() // series.step_seconds)

@@ -56,7 +56,7 @@ _CHANGED = SourceProblem(
 )
 
 
-class Work:
+class DraftRun:
     """The carrying out of one draft; ``alive`` must surround all of it."""
 
     def __init__(self, draft: SourceDraft, stopping: threading.Event) -> None:
@@ -70,7 +70,7 @@ class Work:
         self._left: list[str] = list(draft.undo)
 
     @contextmanager
-    def alive(self) -> Iterator["Work"]:
+    def alive(self) -> Iterator["DraftRun"]:
         """Send heartbeats from a thread until the block ends."""
         with beating(self._look_around, _BEAT_SECONDS):
             yield self
@@ -187,16 +187,16 @@ def watch(draft_id: int, wakes: Publisher) -> None:
     with orm_connection():
         draft = drafts.claim([Kind.WATCH], draft_id)
         if draft is not None:
-            with Work(draft, stopping).alive() as work:
+            with DraftRun(draft, stopping).alive() as work:
                 act_on(work, lambda work: _watch(work, wakes))
 
 
 def _carry_out(draft: SourceDraft, stop: threading.Event) -> None:
-    with Work(draft, stop).alive() as work:
+    with DraftRun(draft, stop).alive() as work:
         act_on(work, ACTS[draft.kind])
 
 
-def act_on(work: Work, act: Callable[[Work], None]) -> None:
+def act_on(work: DraftRun, act: Callable[[DraftRun], None]) -> None:
     """Run ``act``, and store its failure in the draft."""
     try:
         act(work)
@@ -215,7 +215,7 @@ def act_on(work: Work, act: Callable[[Work], None]) -> None:
         work.fail(SourceProblem("internal", cause, "See the log of the workers"))
 
 
-def _monitor(work: Work) -> None:
+def _monitor(work: DraftRun) -> None:
     """Add the source and change nothing on it."""
     work.begin([])
     source = drafts.source_for(work.draft)
@@ -226,7 +226,7 @@ def _monitor(work: Work) -> None:
         _note(work, "changed_source", str(source), source_id=source.pk, details={"act": "add"})
 
 
-def _record(work: Work) -> None:
+def _record(work: DraftRun) -> None:
     """Create publication and slot, add them to the store, and request the chosen baselines."""
     draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
     plan = _plan(draft, conninfo)
@@ -261,7 +261,7 @@ def _record(work: Work) -> None:
     _note(work, "changed_slot", str(slot), source_id=slot.source_id, details=made)
 
 
-def _watch(work: Work, wakes: Publisher) -> None:
+def _watch(work: DraftRun, wakes: Publisher) -> None:
     """Receive a temporary slot until its page is closed, and undo what was created for it."""
     draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
     plan = _plan(draft, conninfo)
@@ -284,7 +284,7 @@ def _watch(work: Work, wakes: Publisher) -> None:
 
 
 #: Function that carries out a draft, by kind; a watch has a task of its own.
-ACTS: dict[str, Callable[[Work], None]] = {Kind.MONITOR: _monitor, Kind.RECORD: _record}
+ACTS: dict[str, Callable[[DraftRun], None]] = {Kind.MONITOR: _monitor, Kind.RECORD: _record}
 
 
 def _plan(draft: SourceDraft, conninfo: str) -> SlotPlan:
@@ -301,7 +301,7 @@ def _wants_baseline(draft: SourceDraft) -> bool:
     return bool((draft.answers.get("options") or {}).get("baseline"))
 
 
-def _note(work: Work, action: str, subject: str, **more: Any) -> None:
+def _note(work: DraftRun, action: str, subject: str, **more: Any) -> None:
     # Attribute the act to the account that agreed to it, not to the worker.
     with use_visit(Visit(lambda: work.draft.user)):
         note(action, subject=subject, **more)

@@ -116,7 +116,7 @@ def chosen_words(answers: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlanLine:
     """A step of a draft that is carried out, as the page shows it."""
 
     title: str
@@ -133,7 +133,7 @@ class CarriedOut:
     level: str
     title: str
     cause: str = ""
-    lines: list[Line] = field(default_factory=list)
+    lines: list[PlanLine] = field(default_factory=list)
     moving: bool = False
     trouble: SourceProblem | None = None
     #: True when the draft can be cancelled, which undoes its statements.
@@ -185,7 +185,7 @@ def next_address(draft: SourceDraft) -> str:
     return stream_url(slot) if ready and begun else ""
 
 
-def _asked(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
+def _asked(draft: SourceDraft, lines: list[PlanLine]) -> CarriedOut:
     """Describe a draft that waits for a worker."""
     waited = timezone.now() - (draft.asked_at or draft.created_at)
     if waited > timedelta(seconds=UNCLAIMED_SECONDS):
@@ -196,18 +196,18 @@ def _asked(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
                       lines, moving=True, may_stop=True)  # fmt: skip
 
 
-def _done(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
+def _done(draft: SourceDraft, lines: list[PlanLine]) -> CarriedOut:
     """Describe a draft that was carried out."""
     name = draft.answers.get("name", "")
     if draft.slot is None:
         return CarriedOut("ok", f"{name} is added.", "", lines)
     level, word = ("ok", "done") if draft.slot.state == Slot.State.STREAMING else (
         "unknown", draft.slot.state)  # fmt: skip
-    waits = Line("The receiver connects", "", level, word, draft.slot.problem_cause)
+    waits = PlanLine("The receiver connects", "", level, word, draft.slot.problem_cause)
     return CarriedOut("ok", f"{name} is being recorded.", "Its live page opens by itself.",
                       [*lines, waits], moving=True)  # fmt: skip
 
 
-def _line(one: dict[str, Any]) -> Line:
+def _line(one: dict[str, Any]) -> PlanLine:
     level, word = _SHOWN.get(one["state"], ("unknown", one["state"]))
-    return Line(one["title"], one["sql"], level, word, one["said"])
+    return PlanLine(one["title"], one["sql"], level, word, one["said"])

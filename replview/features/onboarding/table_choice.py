@@ -19,7 +19,7 @@ TABLES, EVERYTHING, PUBLICATIONS = "tables", "all", "publications"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableRow:
+class TableFormRow:
     """A table as a row of the form."""
 
     name: str
@@ -42,7 +42,7 @@ class TableRow:
 class TableChoice:
     """The tables and the existing publications, with what is chosen."""
 
-    rows: list[TableRow]
+    rows: list[TableFormRow]
     publications: list[Publication]
     through: str
     #: Schemas by publication FOR TABLES IN SCHEMA, which includes later tables.
@@ -63,12 +63,12 @@ class TableChoice:
     error: str = ""
 
     @property
-    def keyless(self) -> list[TableRow]:
+    def keyless(self) -> list[TableFormRow]:
         """Return the tables of which only inserts and truncations can be published."""
         return [row for row in self.rows if row.identity_kind == "none" and not row.refusal]
 
     @property
-    def breaking_rows(self) -> list[TableRow]:
+    def breaking_rows(self) -> list[TableFormRow]:
         """Return tables on which UPDATE and DELETE would fail under FOR ALL TABLES."""
         return [row for row in self.rows if row.name in self.breaking]
 
@@ -99,12 +99,12 @@ class TableChoice:
         return sorted(counts.items())
 
     @property
-    def choosable(self) -> list[TableRow]:
+    def choosable(self) -> list[TableFormRow]:
         """Return the tables that can be chosen."""
         return [row for row in self.rows if not row.refusal]
 
     @property
-    def chosen_rows(self) -> list[TableRow]:
+    def chosen_rows(self) -> list[TableFormRow]:
         """Return the tables that are chosen."""
         return [row for row in self.rows if row.chosen]
 
@@ -198,14 +198,14 @@ def _read_everything(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | N
     }  # fmt: skip
 
 
-def _row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableRow:
+def _row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableFormRow:
     identity, kind = _identity(table, tables)
     refusal = "" if table.owned else "the role does not own it: only an owner can publish a table"
     if len(table.text.splitlines()) > 1:
         refusal = (
             "a line break in its name, which a form cannot send: replview slot add can take it"
         )
-    return TableRow(
+    return TableFormRow(
         name=table.text,
         schema=table.schema,
         table=table.name,

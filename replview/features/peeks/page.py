@@ -15,7 +15,7 @@ from replview.catalog.peekable import PeekableServer, read_place
 from replview.catalog.problems import SourceProblem
 from replview.catalog.slots import SlotFacts
 from replview.features.peeks.form import PeekForm
-from replview.features.peeks.text import Group, PeekResult, counts_words, groups_of
+from replview.features.peeks.text import ChangeGroup, PeekResult, counts_words, groups_of
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotPeek, Source
 from replview.store.reachable import DSNError
@@ -30,7 +30,7 @@ UNCLAIMED_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSlot:
+class ServerSlotRow:
     """A slot of the server, as a row of the list."""
 
     slot: SlotFacts
@@ -49,7 +49,7 @@ class ServerSlotsPage:
     #: None if the server could not be read; ``trouble`` has the reason.
     place: PeekableServer | None
     trouble: SourceProblem | None
-    rows: tuple[ServerSlot, ...]
+    rows: tuple[ServerSlotRow, ...]
     looked_at: datetime
     #: The latest peeks into slots of this source.
     earlier: tuple[SlotPeek, ...]
@@ -106,7 +106,7 @@ class PeekResultPage:
     found: PeekResult
     #: Each table with the letter and the count of each operation that occurred.
     tables: tuple[tuple[dict[str, Any], list[tuple[str, int]]], ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ChangeGroup, ...]
     #: A sentence about the bound that ended the peek; empty if it read everything.
     bound: str
 
@@ -116,7 +116,7 @@ def server_slots_page(source: Source) -> ServerSlotsPage:
     place, trouble = _read_place(source)
     ours = set(Slot.objects.filter(source=source).values_list("name", flat=True))
     rows = tuple(
-        ServerSlot(
+        ServerSlotRow(
             slot=slot,
             ours=slot.slot_name in ours and slot.database == place.database,
             refusal=place.refusal(slot),
@@ -201,7 +201,7 @@ def result_page(peek: SlotPeek) -> PeekResultPage:
 
 
 def _server_sentence(
-    source: Source, trouble: SourceProblem | None, rows: Iterable[ServerSlot]
+    source: Source, trouble: SourceProblem | None, rows: Iterable[ServerSlotRow]
 ) -> Sentence:
     refusals = [row.refusal for row in rows]
     if trouble is not None:

@@ -163,7 +163,7 @@ def size_words(size: int | None) -> str:
 
 
 @dataclass(slots=True)
-class Group:
+class ChangeGroup:
     """A group is a run of adjacent changes of one transaction and actor."""
 
     name: str
@@ -177,14 +177,14 @@ class Group:
         return grade_kind(self.grade)
 
 
-def groups_of(changes: Iterable[Mapping[str, Any]], source_id: int) -> list[Group]:
+def groups_of(changes: Iterable[Mapping[str, Any]], source_id: int) -> list[ChangeGroup]:
     """Return the visible changes as blocks, grouped by adjacent transaction and actor."""
     visibility = current_visibility()
-    groups: list[Group] = []
+    groups: list[ChangeGroup] = []
     for number, change in enumerate(changes, start=1):
         xid = change.get("gid") or change.get("xid")
         who = str(change.get("actor") or ""), str(change.get("actor_grade") or "")
-        group = Group("" if xid is None else str(xid), *who)
+        group = ChangeGroup("" if xid is None else str(xid), *who)
         if not groups or replace(groups[-1], blocks=[]) != group:
             groups.append(group)
         row = seen_peeked(_row(change, number), source_id, visibility)

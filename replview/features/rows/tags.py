@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
 from replview.features.rows.page import RowLine
-from replview.features.rows.text import ChangeLine, Part
+from replview.features.rows.text import ChangeLine, LineColumn
 from replview.store.read.rows import RowStep
 from replview.text.formats import age_words, count_words, day_second_words
 from replview.ui.component_html import chip_html, grade_kind, op_html, time_html
@@ -71,7 +71,7 @@ def _words(change: ChangeLine) -> str:
     return f'<span class="line-words mono">{html}</span>'
 
 
-def _part(part: Part) -> str:
+def _part(part: LineColumn) -> str:
     before, after = "", part.after
     if part.before is not None:
         was = _UNKNOWN

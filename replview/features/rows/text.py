@@ -36,7 +36,7 @@ UNKNOWN_WHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LineColumn:
     """One column in a line; a side that is None is not shown."""
 
     name: str
@@ -49,7 +49,7 @@ class ChangeLine:
     """The text of one change."""
 
     words: str = ""
-    parts: list[Part] = field(default_factory=list)
+    parts: list[LineColumn] = field(default_factory=list)
     more: int = 0
     #: The reason why the before image is unknown; empty: it is known, or there is none.
     unknown_why: str = ""
@@ -91,7 +91,7 @@ def _updated(
     shown = moved or ([telling] if (telling := most_telling(likely, types)) else [])
     for name in shown:
         was = short(before[name]) if name in before else Cell("unknown", "unknown")
-        line.parts.append(Part(name, was, short(new[name])))
+        line.parts.append(LineColumn(name, was, short(new[name])))
     line.more = len(changed) - len(shown)
     if not changed:
         line.words = "no column differs among those sent"
@@ -108,7 +108,7 @@ def _line_of(
     while left and len(line.parts) < _MOST_PARTS:
         name = most_telling(left, types)
         left.remove(name)
-        line.parts.append(Part(name, None, short(image[name])))
+        line.parts.append(LineColumn(name, None, short(image[name])))
     line.more = len(left)
     if not line.parts:
         line.words = words.removesuffix(" with").removesuffix("; it was")

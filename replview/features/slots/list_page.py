@@ -67,7 +67,7 @@ class SlotsFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlotRow:
+class SlotListRow:
     """A slot as a row of the list."""
 
     view: SlotView | OtherView
@@ -96,7 +96,7 @@ class SlotsPage:
 
     filters: SlotsFilter
     sources: list[tuple[str, str, bool]]
-    rows: list[SlotRow] = field(default_factory=list)
+    rows: list[SlotListRow] = field(default_factory=list)
     more: int = 0
     #: ``{"row", "run"}``: slots that seem unused, each with the statement that drops it.
     unneeded: list[dict[str, object]] = field(default_factory=list)
@@ -161,11 +161,11 @@ def build_page(
     return page
 
 
-def _ours(fleet: Fleet) -> Iterator[SlotRow]:
+def _ours(fleet: Fleet) -> Iterator[SlotListRow]:
     for view in fleet.slots:
         server = view.server
         known = view.present_known and server is not None
-        yield SlotRow(
+        yield SlotListRow(
             view=view,
             ours=True,
             source=view.slot.source,
@@ -177,9 +177,9 @@ def _ours(fleet: Fleet) -> Iterator[SlotRow]:
         )
 
 
-def _other(view: OtherView, fleet: Fleet) -> SlotRow:
+def _other(view: OtherView, fleet: Fleet) -> SlotListRow:
     server = view.server
-    return SlotRow(
+    return SlotListRow(
         view=view,
         ours=False,
         source=server.source,
@@ -191,7 +191,7 @@ def _other(view: OtherView, fleet: Fleet) -> SlotRow:
     )
 
 
-def _gone(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotRow]:
+def _gone(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotListRow]:
     """Yield other slots that were dropped, latest first."""
     found = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False).order_by("-gone_at")
     for row in found[:ROWS]:
@@ -199,7 +199,7 @@ def _gone(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotRow]:
         yield _other(other_view(row, SlotRates(), fleet.now, Causes(fleet.now)), fleet)
 
 
-def _wanted(row: SlotRow, filters: SlotsFilter, fleet: Fleet) -> bool:
+def _wanted(row: SlotListRow, filters: SlotsFilter, fleet: Fleet) -> bool:
     server = row.view.server
     unread = server is not None and server.active is False and not server.synced
     return (
@@ -209,7 +209,7 @@ def _wanted(row: SlotRow, filters: SlotsFilter, fleet: Fleet) -> bool:
     )
 
 
-def _summary(rows: list[SlotRow]) -> str:
+def _summary(rows: list[SlotListRow]) -> str:
     """Return the count by level: ``1 needs you now, 8 caught up; 3 slots only watched.``."""
     counts = Counter(row.view.level for row in rows)
     parts = ", ".join(_counted(counts[level], level) for level in Level if counts[level])

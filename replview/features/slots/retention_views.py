@@ -9,7 +9,7 @@ from django.urls import reverse
 from replview.access.page import ADMIN, OF_SLOT, READ_POST, VIEWER, page
 from replview.features.slots import views as slot_page
 from replview.store.models import Slot
-from replview.store.retention.forecast import Loss, SlotForecast, loss_of, of_slot
+from replview.store.retention.forecast import RetentionLoss, SlotForecast, loss_of, of_slot
 from replview.store.retention.policy import DayContents, Keeping, all_alike, change_keeping, days_of
 from replview.store.write.access_record import Action, note
 from replview.ui import retention_text
@@ -28,7 +28,7 @@ class KeepingPage:
     title: str
     cause: str
     #: Loss by the requested change; None without a change.
-    loss: Loss | None
+    loss: RetentionLoss | None
     #: The requested retention in words; empty without ``loss``.
     asked_words: str
     #: The loss in a sentence; empty without ``loss``.
@@ -46,7 +46,7 @@ class KeepingPage:
 def keeping_page(
     slot: Slot,
     asked: Keeping | None,
-    loss: Loss | None,
+    loss: RetentionLoss | None,
     *,
     typed: tuple[str, str],
     error: str = "",

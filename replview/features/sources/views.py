@@ -18,7 +18,7 @@ from replview.catalog.peekable import PLUGINS
 from replview.catalog.problems import SourceProblem
 from replview.health.fleet import Fleet, SlotView, SourceView
 from replview.health.server_slot import ServerSlot
-from replview.health.servers import Cluster, Feed, Server, clusters_of, feeds_of
+from replview.health.servers import Cluster, LogicalPair, Server, clusters_of, feeds_of
 from replview.health.slot_steps import drop_statement
 from replview.health.subscriptions import SubscriptionView, read_subscriptions
 from replview.health.watched import OtherView
@@ -119,7 +119,7 @@ class SourcePage:
     credentials: str
     ours: list[OurSlot] = field(default_factory=list)
     others: list[OtherSlot] = field(default_factory=list)
-    feeds: list[Feed] = field(default_factory=list)
+    feeds: list[LogicalPair] = field(default_factory=list)
     subscriptions: list[SubscriptionView] = field(default_factory=list)
 
     @property
@@ -201,7 +201,7 @@ class SourcesPage:
     next_step: str
     clusters: list[Cluster]
     #: Logical replication between sources, by name of either source.
-    feeds: dict[str, list[Feed]]
+    feeds: dict[str, list[LogicalPair]]
 
 
 def list_sources(fleet: Fleet) -> SourcesPage:

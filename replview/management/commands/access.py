@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.access.reading import AccessFilter, forget, forgettable, record_json, walk
-from replview.features.access_record.page import Line
+from replview.features.access_record.page import RecordLine
 from replview.features.access_record.record_file import csv_lines, json_pieces
 from replview.management.instance import Actions, InstanceCommand, table_of
 from replview.store.models import AccessRecord
@@ -61,7 +61,7 @@ class Command(Actions, InstanceCommand):
         records: Iterator[AccessRecord] = islice(walk(wanted), limit)
         if form == "text":
             heading = ["WHEN", "WHO", "DID", "TO WHAT", "FROM"]
-            rows = [_row(Line(record)) for record in records]
+            rows = [_row(RecordLine(record)) for record in records]
             self.say(table_of([heading, *rows]) if rows else "nothing of that is recorded")
             return
         for piece in (json_pieces if form == "jsonl" else csv_lines)(records):
@@ -83,7 +83,7 @@ class Command(Actions, InstanceCommand):
         self.say(f"forgotten: {months}, {plural(gone.records, 'record')}; this is recorded")
 
 
-def _row(line: Line) -> list[str]:
+def _row(line: RecordLine) -> list[str]:
     facts = record_json(line.record)
     what = [line.record.subject, line.record.source_name, line.tables, line.facts]
     where = [line.via, line.record.address, line.record.page]

@@ -81,7 +81,7 @@ class DeclaredGrant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class DeclaredFleet:
     """Everything that a fleet file declares."""
 
     #: The file's name without its folder.

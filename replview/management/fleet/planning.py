@@ -14,7 +14,12 @@ from replview.access import visibility
 from replview.access.accounts import give_grant, take_grant
 from replview.access.mask_making import add_rule, remove_rule
 from replview.catalog.problems import SourceProblem
-from replview.management.fleet.declared import DeclaredGrant, DeclaredMask, DeclaredSource, Fleet
+from replview.management.fleet.declared import (
+    DeclaredFleet,
+    DeclaredGrant,
+    DeclaredMask,
+    DeclaredSource,
+)
 from replview.management.fleet.plans import BY, FleetPlan, Item, Verdict
 from replview.management.fleet.source_planning import plan_further_source, plan_source
 from replview.store.models import Grant, MaskRule, Source
@@ -25,7 +30,7 @@ WORKERS = 8
 _Task = TypeVar("_Task")
 
 
-def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> FleetPlan:
+def plan_fleet(fleet: DeclaredFleet, *, prune: bool, stop: threading.Event) -> FleetPlan:
     """Return the plan that makes the store and the servers match the file; change nothing."""
 
     def plan_one(declared: DeclaredSource) -> list[Item]:
@@ -76,7 +81,7 @@ def side_by_side(
             raise
 
 
-def plan_grants(fleet: Fleet, *, prune: bool) -> list[Item]:
+def plan_grants(fleet: DeclaredFleet, *, prune: bool) -> list[Item]:
     """Return one item per grant.
 
     Grants that the file does not name get an item only if the file declares any grant.
@@ -137,7 +142,7 @@ def _holder(declared: DeclaredGrant) -> Any | None:
     return get_user_model()._default_manager.filter(username=declared.holder).first()
 
 
-def plan_masks(fleet: Fleet, *, prune: bool) -> list[Item]:
+def plan_masks(fleet: DeclaredFleet, *, prune: bool) -> list[Item]:
     """Return one item per mask rule.
 
     Rules that the file does not name get an item only if the file declares any rule.

@@ -13,11 +13,11 @@ from psycopg import conninfo as libpq
 from replview.acts.sources import name_fault
 from replview.management.fleet import keys
 from replview.management.fleet.declared import (
+    DeclaredFleet,
     DeclaredGrant,
     DeclaredMask,
     DeclaredSlot,
     DeclaredSource,
-    Fleet,
 )
 from replview.management.fleet.faults import Fault, Faults, FleetFaults, Places
 from replview.store.dsn import split_dsn
@@ -29,7 +29,7 @@ SettingPath = tuple[str | int, ...]
 Declared = TypeVar("Declared", DeclaredSource, DeclaredSlot, DeclaredMask, DeclaredGrant)
 
 
-def read_fleet(path: Path) -> Fleet:
+def read_fleet(path: Path) -> DeclaredFleet:
     """Read and parse the file; ``-`` is standard input. Raises ``FleetFaults``."""
     standard = str(path) in ("-", "/dev/stdin")
     try:
@@ -46,7 +46,7 @@ def read_fleet(path: Path) -> Fleet:
     return replace(parse_fleet(text), name="stdin" if standard else path.name[:_LONGEST_NAME])
 
 
-def parse_fleet(text: str) -> Fleet:
+def parse_fleet(text: str) -> DeclaredFleet:
     """Parse the text of a fleet file. Raises ``FleetFaults`` with all faults."""
     try:
         document = tomllib.loads(text)
@@ -58,7 +58,7 @@ def parse_fleet(text: str) -> Fleet:
     return fleet
 
 
-def _fleet(document: Mapping[str, Any], faults: Faults) -> Fleet:
+def _fleet(document: Mapping[str, Any], faults: Faults) -> DeclaredFleet:
     known = {"defaults", "source", "mask", "grant"}
     for key in document:
         if key not in known:
@@ -79,7 +79,7 @@ def _fleet(document: Mapping[str, Any], faults: Faults) -> Fleet:
     names = {source.name for source in sources}
     masks = _each(document, ("mask",), faults, lambda t, at: _mask(t, at, names, faults))
     grants = _each(document, ("grant",), faults, lambda t, at: _grant(t, at, names, faults))
-    return Fleet(sources=sources, masks=masks, grants=grants, has_masks="mask" in document)
+    return DeclaredFleet(sources=sources, masks=masks, grants=grants, has_masks="mask" in document)
 
 
 def _source(

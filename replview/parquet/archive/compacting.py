@@ -92,7 +92,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CompactionWork:
     """Slices that become one, and those of their files that are merged."""
 
     slices: Sequence[Slice]
@@ -183,7 +183,7 @@ def settle(target: Target, folder: str, *, discard: bool = False) -> None:
         target.delete_empty(f"{folder}/{_FOLDER}")
 
 
-def next_work(target: Target, chain: Slice, most_bytes: int) -> Work | None:
+def next_work(target: Target, chain: Slice, most_bytes: int) -> CompactionWork | None:
     """Return the first slices of the chain, up to its end, that need compaction."""
     slices = Chain.of(target, chain).within(chain)
     ends = (_last_day(_document(target, each)) for each in reversed(slices))
@@ -197,7 +197,9 @@ def next_work(target: Target, chain: Slice, most_bytes: int) -> Work | None:
             merges.append(merge)
             size += merge.bytes
         if merges or len(some) > MOST_SLICES:
-            return Work([part for part, _ in some], [document for _, document in some], merges)
+            return CompactionWork(
+                [part for part, _ in some], [document for _, document in some], merges
+            )
     return None
 
 
@@ -379,7 +381,7 @@ def _broken() -> TargetProblem:
     )
 
 
-def _united(work: Work, made: Sequence[File]) -> Manifest:
+def _united(work: CompactionWork, made: Sequence[File]) -> Manifest:
     """Return the manifest of the union, with the new list of files, in the order of history."""
     instead = {file["path"]: each for merge, each in zip(work.merges, made, strict=True)
                for file in merge.files}  # fmt: skip

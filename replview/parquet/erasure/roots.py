@@ -36,7 +36,7 @@ from replview.text.parsing import name_parts, whole_number
 
 
 @dataclass(slots=True)
-class Standing:
+class RootCounts:
     """The files and rows of a root that are to be erased, or were."""
 
     #: Paths of files, relative to the root.
@@ -69,14 +69,14 @@ class _TableToErase:
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class ErasureRoot:
     """A folder or URL that slices were written to."""
 
     target: Target
     wanted: FileErasure
 
     @classmethod
-    def of(cls, url: str, wanted: FileErasure) -> "Root":
+    def of(cls, url: str, wanted: FileErasure) -> "ErasureRoot":
         """Open a root. Every function of a root may raise ``TargetProblem``."""
         return cls(Target.of(url), wanted)
 
@@ -91,9 +91,9 @@ class Root:
                         for change in file.changes_under(keys, table.shapes):
                             yield incarnation, change
 
-    def look(self) -> Standing:
+    def look(self) -> RootCounts:
         """Return what would be erased."""
-        found = Standing()
+        found = RootCounts()
         for incarnation, folder in self._incarnations():
             if holding := self._holding(folder, incarnation):
                 found.files += holding
@@ -121,9 +121,9 @@ class Root:
             for file in table.files
         )  # fmt: skip
 
-    def erase(self, on_files: Callable[[int], None] = lambda files: None) -> Standing:
+    def erase(self, on_files: Callable[[int], None] = lambda files: None) -> RootCounts:
         """Rewrite the files with anything to erase; ``on_files`` is called for each file."""
-        done = Standing()
+        done = RootCounts()
         rewriter = Rewriter(self.target, self.wanted)
         for incarnation, folder in self._incarnations():
             self._sweep(folder)

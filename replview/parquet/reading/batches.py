@@ -21,7 +21,7 @@ from psycopg.pq.abc import PGconn
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.packed_values import Fields, fit, packing, unpacked
 from replview.parquet.reading.row_images import written_once
-from replview.parquet.reading.transactions import Group
+from replview.parquet.reading.transactions import TransactionGroup
 from replview.parquet.reading.typed_query import Cells
 
 #: The approximate size of a batch as CSV, and the most rows that it has.
@@ -102,11 +102,11 @@ def _parsed(data: bytes, fields: Mapping[str, pa.DataType]) -> pa.RecordBatch:
 
 def group_batches(
     connection: Connection,
-    groups: Iterator[Group],
-    query: Callable[[Group], sql.Composable],
+    groups: Iterator[TransactionGroup],
+    query: Callable[[TransactionGroup], sql.Composable],
     fields: Fields,
     cells: Cells | None,
-) -> Iterator[tuple[Group, pa.RecordBatch]]:
+) -> Iterator[tuple[TransactionGroup, pa.RecordBatch]]:
     """Yield the rows of each group's query, whose columns are ``fields``, in order."""
     packed = _PackedGroups(connection, query, fields, cells)
     try:
@@ -135,7 +135,7 @@ class _PackedGroups:
     def __init__(
         self,
         connection: Connection,
-        query: Callable[[Group], sql.Composable],
+        query: Callable[[TransactionGroup], sql.Composable],
         fields: Fields,
         cells: Cells | None,
     ) -> None:
@@ -149,12 +149,12 @@ class _PackedGroups:
         #: True when the query of the group that is read next was sent already.
         self._asked = False
 
-    def ask_ahead(self, group: Group) -> None:
+    def ask_ahead(self, group: TransactionGroup) -> None:
         """Send the query of the group that ``read`` is called with next."""
         self._ask(group)
         self._asked = True
 
-    def read(self, group: Group) -> tuple[int, Callable[[], pa.RecordBatch] | None]:
+    def read(self, group: TransactionGroup) -> tuple[int, Callable[[], pa.RecordBatch] | None]:
         """Return the number of rows and their converter; None where the rows have to be copied."""
         if not self._asked:
             self._ask(group)
@@ -177,7 +177,7 @@ class _PackedGroups:
             while self._server.get_result() is not None:
                 pass
 
-    def _ask(self, group: Group) -> None:
+    def _ask(self, group: TransactionGroup) -> None:
         whole = (
             sql.SQL("SELECT {} FROM ({}) AS packed").format(self._packed, self._query(group))
             if self._cells is None

@@ -87,7 +87,7 @@ def rows_of_update(part: Slice, table: SliceTable) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _CutPiece:
     """Consecutive transactions, or one large transaction or a part of it."""
 
     day: dt.date | None
@@ -161,7 +161,7 @@ def cut_tables(
         for relation, group in groupby(rows.execute(query), key=itemgetter(0)):
             table, rows_per_part = wanted[relation]
             counting = _Counting(part, table, [relation])
-            blocks = (_Piece(*row[1:]) for row in group)
+            blocks = (_CutPiece(*row[1:]) for row in group)
             found[relation] = _cut(connection, counting, blocks, None, rows_per_part, True)
     return found
 
@@ -182,7 +182,7 @@ def _tables_by_block(part: Slice, tables: Sequence[SliceTable]) -> sql.Composed:
 
 
 def _cut(
-    connection: Connection, counting: _Counting, pieces: Iterable[_Piece], parts: int | None,
+    connection: Connection, counting: _Counting, pieces: Iterable[_CutPiece], parts: int | None,
     rows_per_part: int | None, by_day: bool,
 ) -> list[Range]:  # fmt: skip
     found: list[Range] = []
@@ -209,7 +209,7 @@ def _counted(counting: _Counting, within: Range, by_day: bool, *, in_order: bool
     )
 
 
-def _blocks(connection: Connection, counting: _Counting, by_day: bool) -> list[_Piece]:
+def _blocks(connection: Connection, counting: _Counting, by_day: bool) -> list[_CutPiece]:
     """Count the whole slice in blocks."""
     part = counting.part
     query = sql.SQL(_BY_BLOCK).format(
@@ -218,7 +218,7 @@ def _blocks(connection: Connection, counting: _Counting, by_day: bool) -> list[_
         first=part.after_seq + 1,
         width=_width(part),
     )
-    return [_Piece(*row) for row in connection.execute(query)]
+    return [_CutPiece(*row) for row in connection.execute(query)]
 
 
 def _width(part: Slice) -> int:
@@ -227,10 +227,14 @@ def _width(part: Slice) -> int:
 
 
 def _fine(
-    connection: Connection, counting: _Counting, blocks: Iterable[_Piece], step: float, by_day: bool
-) -> list[_Piece]:
+    connection: Connection,
+    counting: _Counting,
+    blocks: Iterable[_CutPiece],
+    step: float,
+    by_day: bool,
+) -> list[_CutPiece]:
     """Count the heavy blocks of one day in finer pieces; adjacent heavy blocks share a query."""
-    found: list[_Piece] = []
+    found: list[_CutPiece] = []
     for heavy, group in groupby(blocks, key=lambda piece: piece.weight > step * _HEAVY):
         some = list(group)
         if not heavy:
@@ -243,15 +247,19 @@ def _fine(
             step=sql.SQL("{}::float8").format(step),
             of_day=sql.SQL("{}::date").format(some[0].day),
         )
-        found += [_Piece(*row) for row in connection.execute(query)]
+        found += [_CutPiece(*row) for row in connection.execute(query)]
     return found
 
 
 def _split(
-    connection: Connection, counting: _Counting, pieces: Iterable[_Piece], total: int, number: int
-) -> list[_Piece]:
+    connection: Connection,
+    counting: _Counting,
+    pieces: Iterable[_CutPiece],
+    total: int,
+    number: int,
+) -> list[_CutPiece]:
     """Cut large transactions where a range ends within them."""
-    found: list[_Piece] = []
+    found: list[_CutPiece] = []
     before = 0
     for piece in pieces:
         last = min(number, -(-(before + piece.weight) * number // total))
@@ -266,8 +274,8 @@ def _split(
 
 
 def _parts_of(
-    connection: Connection, counting: _Counting, piece: _Piece, offsets: Sequence[int]
-) -> list[_Piece]:
+    connection: Connection, counting: _Counting, piece: _CutPiece, offsets: Sequence[int]
+) -> list[_CutPiece]:
     query = sql.SQL(_EDGES).format(
         double=counting.update_weight,
         id=piece.large_id,
@@ -277,7 +285,7 @@ def _parts_of(
         not_aborted=NOT_ABORTED,
         offsets=list(offsets),
     )
-    found: list[_Piece] = []
+    found: list[_CutPiece] = []
     after = 0
     for last, weight, changes in connection.execute(query):
         found.append(
@@ -290,10 +298,10 @@ def _parts_of(
 
 
 def _ranges(
-    pieces: Iterable[_Piece], total: int, number: int, day: dt.date | None, *, by_day: bool
+    pieces: Iterable[_CutPiece], total: int, number: int, day: dt.date | None, *, by_day: bool
 ) -> list[Range]:
     """Make ranges of pieces; a piece belongs to the range that its middle is in."""
-    placed: dict[int, list[_Piece]] = {}
+    placed: dict[int, list[_CutPiece]] = {}
     before = 0
     for piece in pieces:
         middle = (2 * before + piece.weight) * number // (2 * total)

@@ -18,7 +18,7 @@ from replview.parquet.reading.places import (
     operation_codes,
     wanted_operations,
 )
-from replview.parquet.reading.transactions import Group
+from replview.parquet.reading.transactions import TransactionGroup
 from replview.parquet.slices import LAST_SEQ, Slice, SliceTable
 
 _ROWS = """
@@ -64,7 +64,7 @@ def tells_before(connection: Connection, part: Slice, table: SliceTable) -> bool
 
 def row_images(
     connection: Connection, part: Slice, table: SliceTable
-) -> Callable[[Group], sql.Composed]:
+) -> Callable[[TransactionGroup], sql.Composed]:
     """Return a function that gives the query of one group's rows as JSON, in the order of history.
 
     Where rows before updates are derived, each update of a keyed row has one, and ``derivable``
@@ -83,7 +83,7 @@ def row_images(
     parts = {name: written_once(connection, each) for name, each in parts.items()}
     two = _LOOKED_FOR if derived else _SENT
 
-    def query(group: Group) -> sql.Composed:
+    def query(group: TransactionGroup) -> sql.Composed:
         changes, order = source_of(group)
         order = sql.SQL("{}, c.seq").format(order)
         if before:
@@ -100,7 +100,7 @@ def written_once(connection: Connection, part: sql.Composable) -> sql.Composable
     return sql.SQL(part.as_string(connection))
 
 
-def source_of(group: Group) -> tuple[sql.Composable, sql.Composable]:
+def source_of(group: TransactionGroup) -> tuple[sql.Composable, sql.Composable]:
     """Return the FROM item of a group's changes, and the expression that orders them."""
     if group.ascending:
         return sql.SQL("change c"), sql.SQL("c.transaction_id")
@@ -117,7 +117,7 @@ def _array(ids: Sequence[int]) -> str:
 
 
 def changes_of(
-    group: Group, relation_ids: Sequence[int] | None, codes: Sequence[str]
+    group: TransactionGroup, relation_ids: Sequence[int] | None, codes: Sequence[str]
 ) -> sql.Composed:
     """Return the condition for the group's changes.
 
@@ -139,7 +139,7 @@ def changes_of(
     return sql.SQL(" AND ").join(found)
 
 
-def _of_transactions(group: Group) -> sql.Composable:
+def _of_transactions(group: TransactionGroup) -> sql.Composable:
     """Return the condition on transactions: a range where identifiers are dense, for speed."""
     ids = group.ids
     if len(ids) == 1:

@@ -61,7 +61,7 @@ _ALL = sql.SQL("true")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TransactionGroup:
     """Transactions whose changes are read together."""
 
     #: The transactions, with the columns of ``_FIELDS``, in the order of history.
@@ -101,7 +101,7 @@ def groups(
     within: Range,
     relation_ids: Sequence[int] | None,
     having: sql.Composable = _ALL,
-) -> Iterator[Group]:
+) -> Iterator[TransactionGroup]:
     """Yield the range's transactions that meet ``having``, in groups, in the order of history."""
     after = -1
     while True:
@@ -124,7 +124,7 @@ def _page(
     return pa.table(unpacked(values, _FIELDS, rows))
 
 
-def _looked_at(connection: Connection, group: Group) -> Group:
+def _looked_at(connection: Connection, group: TransactionGroup) -> TransactionGroup:
     ends = pc.min_max(group.rows["id"])
     most = group.rows.num_rows * SPARSE
     asked = {"first": ends["min"].as_py(), "last": ends["max"].as_py(), "most": most + 1}
@@ -133,7 +133,7 @@ def _looked_at(connection: Connection, group: Group) -> Group:
     return replace(group, among=among, aborted=aborted)
 
 
-def placed(batch: pa.RecordBatch, group: Group) -> tuple[pa.RecordBatch, Any]:
+def placed(batch: pa.RecordBatch, group: TransactionGroup) -> tuple[pa.RecordBatch, Any]:
     """Return the changes of the group's transactions, and the index of each one's transaction.
 
     Changes of transactions that came between them after they were counted are left out.
@@ -144,7 +144,7 @@ def placed(batch: pa.RecordBatch, group: Group) -> tuple[pa.RecordBatch, Any]:
     return batch, of
 
 
-def actors_of(batch: pa.RecordBatch, of: pa.Array, group: Group) -> pa.Array:
+def actors_of(batch: pa.RecordBatch, of: pa.Array, group: TransactionGroup) -> pa.Array:
     """Return the actors of the changes that ``placed`` gave."""
     actor, several = (group.rows[name].combine_chunks() for name in ("actor", "actors"))
     if several.null_count == len(several):
@@ -157,7 +157,7 @@ def actors_of(batch: pa.RecordBatch, of: pa.Array, group: Group) -> pa.Array:
     return pa.array(found, pa.string())
 
 
-def _of_page(page: pa.Table, within: Range) -> Iterator[Group]:
+def _of_page(page: pa.Table, within: Range) -> Iterator[TransactionGroup]:
     if not page.num_rows:
         return
     page = page.combine_chunks()
@@ -175,7 +175,7 @@ def _of_page(page: pa.Table, within: Range) -> Iterator[Group]:
         yield _group(page.slice(end - 1, 1), 0, within.through[1])
 
 
-def _runs(page: pa.Table) -> Iterator[Group]:
+def _runs(page: pa.Table) -> Iterator[TransactionGroup]:
     """Cut where identifiers decrease, unless that is often (streamed, two-phase transactions)."""
     if not page.num_rows:
         return
@@ -209,8 +209,8 @@ def _sums(counts: pa.ChunkedArray) -> memoryview:
     return memoryview(sums.combine_chunks().buffers()[1]).cast("B").cast("q")
 
 
-def _group(rows: pa.Table, after_seq: int, through_seq: int) -> Group:
+def _group(rows: pa.Table, after_seq: int, through_seq: int) -> TransactionGroup:
     rows = rows.combine_chunks()
     ids = rows["id"]
     rising = len(ids) < 2 or pc.all(pc.greater(ids.slice(1), ids.slice(0, len(ids) - 1))).as_py()
-    return Group(rows, bool(rising), after_seq, through_seq)
+    return TransactionGroup(rows, bool(rising), after_seq, through_seq)

@@ -15,7 +15,7 @@ from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.packed_values import PLAIN, TEXT
 from replview.parquet.reading.places import everything
 from replview.parquet.reading.row_images import row_images
-from replview.parquet.reading.transactions import Group, actors_of, groups, placed
+from replview.parquet.reading.transactions import TransactionGroup, actors_of, groups, placed
 from replview.parquet.reading.typed_query import (
     KINDS,
     MOST_COLUMNS,
@@ -57,9 +57,13 @@ def read_typed(
 
 
 def _typed(
-    batch: pa.RecordBatch, group: Group, table: SliceTable, columns: Sequence[SliceColumn],
-    schema: pa.Schema, beside: completing.SideConnection,
-) -> pa.RecordBatch:  # fmt: skip
+    batch: pa.RecordBatch,
+    group: TransactionGroup,
+    table: SliceTable,
+    columns: Sequence[SliceColumn],
+    schema: pa.Schema,
+    beside: completing.SideConnection,
+) -> pa.RecordBatch:
     raws: dict[int, list[tuple[str, str]]] = {}
     batch, of = placed(batch, group)
     marked = completing.marks_of(batch, KINDS, beside)
@@ -80,7 +84,9 @@ def _typed(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _own(batch: pa.RecordBatch, of: object, group: Group, table: SliceTable) -> dict[str, object]:
+def _own(
+    batch: pa.RecordBatch, of: object, group: TransactionGroup, table: SliceTable
+) -> dict[str, object]:
     """Return the columns beside the table's own."""
     rows = group.rows
     versions = pa.array([version.id for version in table.versions], pa.int64())

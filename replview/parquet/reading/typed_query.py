@@ -26,7 +26,7 @@ from replview.parquet.reading.packed_values import (
     unpacked,
 )
 from replview.parquet.reading.row_images import written_once
-from replview.parquet.reading.transactions import Group
+from replview.parquet.reading.transactions import TransactionGroup
 from replview.parquet.slice_schemas import SliceColumn
 from replview.parquet.slices import Slice, SliceTable
 
@@ -66,8 +66,8 @@ def typed_query(
     part: Slice,
     table: SliceTable,
     columns: Sequence[SliceColumn],
-    images: Callable[[Group], sql.Composable],
-) -> Callable[[Group], sql.Composed]:
+    images: Callable[[TransactionGroup], sql.Composable],
+) -> Callable[[TransactionGroup], sql.Composed]:
     """Return a function that gives the query of one group's rows, with columns for their values."""
     places = [sql.Identifier(f"x{n}") for n in range(len(columns))]
     values = [
@@ -142,7 +142,7 @@ _CELLS = sql.SQL("SELECT {} FROM ({}) AS x")
 class Cells:
     """The query of a table's cells, and its conversion to the same batch as the query of rows."""
 
-    query: Callable[[Group], sql.Composable]
+    query: Callable[[TransactionGroup], sql.Composable]
     own: Fields
     columns: Sequence[Texts]
     #: For each column the versions that have it; None: all.
@@ -151,7 +151,7 @@ class Cells:
     @classmethod
     def of(
         cls, connection: Connection, table: SliceTable, own: Fields,
-        images: Callable[[Group], sql.Composable],
+        images: Callable[[TransactionGroup], sql.Composable],
     ) -> "Cells":  # fmt: skip
         """Make the query; ``images`` gives a group's rows: their own fields, and the JSON ``v``."""
         kinds = [PLAIN if is_plain(column.arrow) else TEXT for column in table.columns]

@@ -30,7 +30,7 @@ from replview.parquet.reading.places import (
 )
 from replview.parquet.reading.resolving import relation_ids, transactions_of
 from replview.parquet.reading.row_images import changes_of, source_of, written_once
-from replview.parquet.reading.transactions import Group, actors_of, groups, placed
+from replview.parquet.reading.transactions import TransactionGroup, actors_of, groups, placed
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
 from replview.parquet.slices import OPERATIONS, Range, Slice
 from replview.store.read.rows import named
@@ -105,7 +105,7 @@ def _records(
 
 
 def _record_batch(
-    batch: pa.RecordBatch, group: Group, shapes: pa.RecordBatch, part: Slice
+    batch: pa.RecordBatch, group: TransactionGroup, shapes: pa.RecordBatch, part: Slice
 ) -> pa.RecordBatch:
     """Convert a batch to ``UNTYPED``; ``shapes`` has every version of the slot's tables."""
     rows = group.rows

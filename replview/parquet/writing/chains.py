@@ -17,7 +17,7 @@ from replview.parquet.writing import layout
 from replview.parquet.writing.files import owner_of
 from replview.parquet.writing.filesystems import WRITING, named
 from replview.parquet.writing.manifests import Manifest, path_of, read_manifest, seal
-from replview.parquet.writing.planning import Plan
+from replview.parquet.writing.planning import ExportPlan
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
@@ -150,7 +150,7 @@ def _overlap(one: Slice, other: Slice) -> bool:
     return not (apart or (first is not None and last is not None and first > last))
 
 
-def make_room(target: Target, plan: Plan, gone: set[str], abandoned: Abandoned) -> None:
+def make_room(target: Target, plan: ExportPlan, gone: set[str], abandoned: Abandoned) -> None:
     """Delete what abandoned slices left of the plan's transactions.
 
     Deletes the slices ``gone``, and files whose mark was deleted. Raises ``TargetProblem`` for
@@ -200,7 +200,7 @@ def path_of_half(path: str) -> str:
     return f"{folder}/{named(name)}" if name.startswith(WRITING) else ""
 
 
-def _files_meeting(target: Target, plan: Plan, *, everything: bool) -> Iterable[str]:
+def _files_meeting(target: Target, plan: ExportPlan, *, everything: bool) -> Iterable[str]:
     """Yield Parquet files, also half-written: all, or those whose LSNs may be the plan's."""
     within = [one.within for one in plan.parts]
     first = min((each.first_lsn or 0 for each in within), default=0)

@@ -25,9 +25,9 @@ from replview.parquet.slice_schemas import (
 )
 from replview.parquet.slices import SliceTable, TableVersion
 from replview.parquet.writing import layout
-from replview.parquet.writing.files import Part
+from replview.parquet.writing.files import FilePart
 from replview.parquet.writing.manifests import Manifest
-from replview.parquet.writing.planning import Plan
+from replview.parquet.writing.planning import ExportPlan
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
@@ -189,14 +189,14 @@ def _decimal(kind: str) -> tuple[int, int] | None:
 class Placed:
     """A plan whose files have the roots that they go to."""
 
-    plan: Plan
+    plan: ExportPlan
     #: Path of a ``_schema.json`` → what it will publish.
     schemas: Mapping[str, Mapping[str, Any]]
     #: The paths of ``schemas`` that do not exist yet.
     opened: tuple[str, ...]
 
 
-def place(plan: Plan, target: Target) -> Placed:
+def place(plan: ExportPlan, target: Target) -> Placed:
     """Choose the root of each table and of each stretch of it."""
     incarnation = layout.incarnation_folder(plan.part_of)
     roots = layout.roots_by_dataset(target.folders(incarnation))
@@ -220,7 +220,7 @@ def place(plan: Plan, target: Target) -> Placed:
         if folder not in there:
             names.append(folder.rpartition("/")[2])
             opened.append(f"{folder}/{layout.SCHEMA}")
-    parts: list[Part] = []
+    parts: list[FilePart] = []
     for one in plan.parts:
         if one.relation_id is None:
             documents[f"{one.dataset}/{layout.SCHEMA}"] = fixed_document(one.kind)
@@ -264,7 +264,7 @@ def newly_opened(manifest: Manifest, target: Target) -> Iterator[tuple[str, str]
 
 
 def _candidates(
-    plan: Plan, key: int, known: Mapping[str, dict[str, Any]], target: Target
+    plan: ExportPlan, key: int, known: Mapping[str, dict[str, Any]], target: Target
 ) -> dict[str, dict[str, Any]]:
     """Return the roots and what they publish: first those with this slice's files, then by age."""
     order = list(known)
@@ -282,7 +282,7 @@ def _candidates(
 
 
 def _root_for(
-    plan: Plan, key: int, first: str, there: Mapping[str, dict[str, Any]]
+    plan: ExportPlan, key: int, first: str, there: Mapping[str, dict[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
     """Return the root's folder, and what it will publish."""
     table, reasons = plan.tables[key], dict[str, str]()

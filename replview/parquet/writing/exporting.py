@@ -14,9 +14,9 @@ from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slices import Slice
 from replview.parquet.writing import chains, manifests
 from replview.parquet.writing.datasets import Placed, place
-from replview.parquet.writing.files import Part, PartWriter, Written
+from replview.parquet.writing.files import FilePart, PartWriter, Written
 from replview.parquet.writing.layout import incarnation_folder
-from replview.parquet.writing.planning import Plan, StretchesOf
+from replview.parquet.writing.planning import ExportPlan, StretchesOf
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 
@@ -27,7 +27,7 @@ _LOOK_SECONDS = 0.25
 #: the writer, the parts, the store's address and a test for cancellation. It yields each finished
 #: file, maybe again with its checksum, and None when progress may be reported.
 WriteParts = Callable[
-    [PartWriter, Sequence[Part], str | None, Callable[[], bool]], Iterator[Written | None]
+    [PartWriter, Sequence[FilePart], str | None, Callable[[], bool]], Iterator[Written | None]
 ]
 
 
@@ -94,7 +94,7 @@ class _ExportRun:
             return whole
         gone = chains.refuse_overlap(self.target, self.part, self.abandoned)
         with connect(self.dsn) as beside:
-            plan = Plan.of(self.connection, self.part, beside, stretches_of=self.stretches_of)
+            plan = ExportPlan.of(self.connection, self.part, beside, stretches_of=self.stretches_of)
         chains.make_room(self.target, plan, gone, self.abandoned)
         placed = place(plan, self.target)
         plan = placed.plan
@@ -161,7 +161,7 @@ class _ExportRun:
         self.rows = self.kept_rows = sum(each.changes for each in done.values())
         return done
 
-    def _write(self, plan: Plan, writer: PartWriter, done: dict[str, Written]) -> None:
+    def _write(self, plan: ExportPlan, writer: PartWriter, done: dict[str, Written]) -> None:
         """Write the missing files, and add each to ``done``."""
         missing = [one for one in plan.parts if one.path not in done]
         self._tell(plan, done)
@@ -180,7 +180,9 @@ class _ExportRun:
         if self.cancelled():
             raise Cancelled  # while the last files were written
 
-    def _in_this_process(self, writer: PartWriter, missing: list[Part]) -> Iterator[Written | None]:
+    def _in_this_process(
+        self, writer: PartWriter, missing: list[FilePart]
+    ) -> Iterator[Written | None]:
         """Yield each file when it is finished, and None when progress may be reported."""
         stopped = threading.Event()
         with ExitStack() as stack:
@@ -188,7 +190,7 @@ class _ExportRun:
             sessions = [stack.enter_context(connect(self.dsn)) for _ in range(workers)]
             pool = stack.enter_context(ThreadPoolExecutor(workers))
 
-            def write(one: Part) -> Written:
+            def write(one: FilePart) -> Written:
                 with self._lock:
                     session = sessions.pop()
                 try:
@@ -219,7 +221,7 @@ class _ExportRun:
         with self._lock:
             self.rows += changes
 
-    def _tell(self, plan: Plan, done: dict[str, Written]) -> None:
+    def _tell(self, plan: ExportPlan, done: dict[str, Written]) -> None:
         seconds = time.monotonic() - self.began
         total, new = plan.changes, self.rows - self.kept_rows
         left = (total - self.rows) * seconds / new if new > 0 else None
@@ -228,7 +230,7 @@ class _ExportRun:
                            total_files=len(plan.parts), bytes=size, seconds_left=left)  # fmt: skip
         self.progress(reached)
 
-    def _take_back(self, plan: Plan) -> None:
+    def _take_back(self, plan: ExportPlan) -> None:
         """Delete all files of a cancelled slice."""
         chains.delete_files(self.target, self.part, {one.path for one in plan.parts})
         manifests.seal(self.target, self.part, None)

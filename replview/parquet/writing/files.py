@@ -178,7 +178,7 @@ _PREIMAGE = "update_preimage"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FilePart:
     """One file of a slice: its range and its place below the root."""
 
     kind: Literal["table", "transactions", "events"]
@@ -218,7 +218,7 @@ class PartWriter:
     def write(
         self,
         connection: Connection,
-        part: Part,
+        part: FilePart,
         *,
         wrote: Callable[[int], None] = lambda changes: None,
         cancelled: Callable[[], bool] = lambda: False,
@@ -235,7 +235,7 @@ class PartWriter:
 
     def write_rows(
         self,
-        part: Part,
+        part: FilePart,
         batches: Iterator[pa.RecordBatch],
         *,
         wrote: Callable[[int], None] = lambda changes: None,
@@ -264,14 +264,14 @@ class PartWriter:
                        bytes=sink.bytes, sha256=sink.sha256, unknown=unknown,
                        unfit=unfit)  # fmt: skip
 
-    def schema(self, part: Part) -> pa.Schema:
+    def schema(self, part: FilePart) -> pa.Schema:
         """Return the schema of this file, with the slice and the range that it belongs to."""
         schema = schema_of(part, self.tables)
         ends = {"after": part.within.after, "through": part.within.through}
         whose = {"slice": slice_name(self.part_of), **ends}
         return schema.with_metadata({**(schema.metadata or {}), PART_KEY: orjson.dumps(whose)})
 
-    def finished(self, part: Part) -> Written | None:
+    def finished(self, part: FilePart) -> Written | None:
         """Return the file as an earlier run left it; None where it is missing or not whole."""
         if self.target.size(part.path) is None:
             return None
@@ -296,7 +296,7 @@ class PartWriter:
         return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
                        bytes=size, sha256=sha256, unknown=unknown, unfit=unfit)  # fmt: skip
 
-    def is_ours(self, part: Part) -> bool | None:
+    def is_ours(self, part: FilePart) -> bool | None:
         """Return whether the existing file was written for this slice; None: it is broken."""
         with self.target.open(part.path) as file:
             try:
@@ -304,16 +304,16 @@ class PartWriter:
             except pa.ArrowException:
                 return None
 
-    def _is_ours(self, parquet: pq.ParquetFile, part: Part) -> bool:
+    def _is_ours(self, parquet: pq.ParquetFile, part: FilePart) -> bool:
         found = (parquet.schema_arrow.metadata or {}).get(PART_KEY)
         return bool(found == self.schema(part).metadata[PART_KEY])
 
-    def _unknown(self, part: Part, batch: pa.RecordBatch) -> int:
+    def _unknown(self, part: FilePart, batch: pa.RecordBatch) -> int:
         if part.kind != "table" or self.part_of.before != "full":
             return 0
         return pc.sum(pc.greater(pc.list_value_length(batch["_not_sent"]), 0)).as_py() or 0
 
-    def _unfit(self, part: Part, batch: pa.RecordBatch) -> int:
+    def _unfit(self, part: FilePart, batch: pa.RecordBatch) -> int:
         scale = self.part_of.numeric_scale
         if part.kind != "table" or scale is None:
             return 0
@@ -330,7 +330,7 @@ class PartWriter:
 _FIXED = {"transactions": TRANSACTIONS, "events": EVENTS}
 
 
-def schema_of(part: Part, tables: Mapping[int, SliceTable]) -> pa.Schema:
+def schema_of(part: FilePart, tables: Mapping[int, SliceTable]) -> pa.Schema:
     """Return the schema of one file's rows."""
     if part.relation_id is None:
         return _FIXED[part.kind]
@@ -338,7 +338,7 @@ def schema_of(part: Part, tables: Mapping[int, SliceTable]) -> pa.Schema:
 
 
 def rows_of(
-    connection: Connection, part_of: Slice, part: Part, tables: Mapping[int, SliceTable]
+    connection: Connection, part_of: Slice, part: FilePart, tables: Mapping[int, SliceTable]
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of one file from the store. Raises ``StoreProblem``."""
     if part.kind == "transactions":
@@ -355,7 +355,7 @@ def _changes(batch: pa.RecordBatch) -> int:
     return int(batch.num_rows - before)
 
 
-def check_rows(changes: int, part: Part) -> None:
+def check_rows(changes: int, part: FilePart) -> None:
     """Raise ``StoreProblem`` where rows are missing, as when the store's retention deletes them."""
     if changes != part.within.rows:
         raise StoreProblem(

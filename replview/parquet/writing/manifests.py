@@ -14,7 +14,7 @@ from decoder.scalars import LSN
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.slices import LAST_SEQ, Slice, SliceTable
 from replview.parquet.writing import layout
-from replview.parquet.writing.files import Part, Written
+from replview.parquet.writing.files import FilePart, Written
 from replview.parquet.writing.targets import Target
 from replview.store.read.lapses import lapse_text
 from replview.text.parsing import is_chosen
@@ -91,7 +91,7 @@ class Manifest:
         part: Slice,
         tables: Mapping[int, SliceTable],
         folders: Mapping[int, str],
-        files: Sequence[tuple[Part, Written]],
+        files: Sequence[tuple[FilePart, Written]],
         gaps: Sequence[Mapping[str, Any]],
     ) -> Self:
         """Make the manifest of the files that were written."""
@@ -169,12 +169,12 @@ def _lsn(number: int | None) -> str | None:
     return None if number is None else str(LSN(number))
 
 
-def _rows(files: Sequence[tuple[Part, Written]], kind: str, *, changes: bool = False) -> int:
+def _rows(files: Sequence[tuple[FilePart, Written]], kind: str, *, changes: bool = False) -> int:
     return sum(w.changes if changes else w.rows for part, w in files if part.kind == kind)
 
 
 def _table(
-    key: int, table: SliceTable, folder: str, files: Sequence[tuple[Part, Written]]
+    key: int, table: SliceTable, folder: str, files: Sequence[tuple[FilePart, Written]]
 ) -> dict[str, Any]:
     of_it = [w for part, w in files if part.relation_id == key]
     return {
@@ -195,7 +195,7 @@ def _if_any(**counts: int) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _file(part: Part, written: Written) -> dict[str, object]:
+def _file(part: FilePart, written: Written) -> dict[str, object]:
     day, (after, seq) = part.within.commit_date, part.within.after
     document = asdict(written)
     some = _if_any(unknown=document.pop("unknown"), unfit=document.pop("unfit"))

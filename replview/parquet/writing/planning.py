@@ -24,7 +24,7 @@ from replview.parquet.reading.places import (
 from replview.parquet.reading.resolving import transactions_of
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, Narrowing, Range, Slice, SliceTable
 from replview.parquet.writing import layout
-from replview.parquet.writing.files import Part
+from replview.parquet.writing.files import FilePart
 from replview.text.parsing import whole_number
 
 #: The size of a file that a plan aims at.
@@ -68,7 +68,7 @@ StretchesOf = Callable[
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExportPlan:
     """The files of an export."""
 
     part_of: Slice
@@ -76,7 +76,7 @@ class Plan:
     tables: Mapping[int, SliceTable]
     #: Key → the dataset's folder, relative to the root.
     folders: Mapping[int, str]
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
     #: Key → the place in history (commit_seq) after which the table or stretch begins.
     begins: Mapping[int, int]
 
@@ -112,7 +112,7 @@ class Plan:
                     at_once[key] = table, rows
         asks.append(partial(cut_tables, part=part, wanted=at_once))
         ranges = _asked(asks, [connection, *beside])
-        parts: list[Part] = []
+        parts: list[FilePart] = []
         for key, folder in folders.items():
             parts += _parts("table", folder, ranges[key], key)
         parts += _parts("transactions", f"{incarnation}/{layout.TRANSACTIONS}", ranges[_DAYS])
@@ -153,9 +153,9 @@ def rows_per_part(rows: int, bytes_per_change: float) -> int:
     return max(1, min(fit, max(FEWEST_ROWS, -(-rows // _PARTS_WANTED))))
 
 
-def _parts(kind: Any, folder: str, ranges: list[Range], key: int | None = None) -> list[Part]:
+def _parts(kind: Any, folder: str, ranges: list[Range], key: int | None = None) -> list[FilePart]:
     return [
-        Part(kind=kind, dataset=folder, path=f"{folder}/{n}", within=within, relation_id=key)
+        FilePart(kind=kind, dataset=folder, path=f"{folder}/{n}", within=within, relation_id=key)
         for n, within in zip(layout.part_names(ranges), ranges, strict=True)
     ]
 

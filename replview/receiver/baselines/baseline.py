@@ -16,7 +16,7 @@ from decoder.messages import Value
 from decoder.scalars import LSN
 from decoder.values import ValueDecoder
 from replview.catalog.problems import SourceProblem
-from replview.receiver.baselines.reading import Snapshot, SnapshotReader
+from replview.receiver.baselines.reading import SnapshotReader, TableSnapshot
 from replview.receiver.baselines.storing import BaselineLost, BaselineWriter, IncarnationEnded
 from replview.receiver.problems import name_trouble, refused, trouble
 from replview.receiver.sessions.pump import StoreFailed
@@ -113,7 +113,9 @@ def _read(
     return Done(writer.rows, snapshot.lsn, writer.finish())
 
 
-def _copy(reader: SnapshotReader, snapshot: Snapshot, writer: BaselineWriter, tick: Any) -> None:
+def _copy(
+    reader: SnapshotReader, snapshot: TableSnapshot, writer: BaselineWriter, tick: Any
+) -> None:
     """Store all rows of the table, no faster than the rate limit."""
     columns = snapshot.relation.columns
     parser = RowParser(tuple(column.type_oid for column in columns), snapshot.encoding)

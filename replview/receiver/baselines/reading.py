@@ -57,7 +57,7 @@ Tick = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TableSnapshot:
     """A table's shape, and the position and query to read its rows with."""
 
     lsn: LSN
@@ -108,7 +108,7 @@ class SnapshotReader:
         self._check(server)
         return str(row[0]), int(row[1])
 
-    def open(self, schema: str, table: str, publications: Sequence[str]) -> Snapshot:
+    def open(self, schema: str, table: str, publications: Sequence[str]) -> TableSnapshot:
         """Take the snapshot and lock the table against whatever would move its rows.
 
         Raises ``SourceProblem``, ``psycopg.Error``, and what ``tick`` raises.
@@ -137,13 +137,13 @@ class SnapshotReader:
             encoding = self._set_encoding()
             self.connection.execute("SET LOCAL search_path TO DEFAULT")
         query = _copy(published, shape).as_string(self.connection).encode(encoding)
-        return Snapshot(
+        return TableSnapshot(
             lsn, us_from_datetime(row[0]), relation, primary_key, type_names, bases, made,
             estimated, encoding, query,
         )  # fmt: skip
 
     def rows(
-        self, snapshot: Snapshot, max_rows: Callable[[], int], max_bytes: int
+        self, snapshot: TableSnapshot, max_rows: Callable[[], int], max_bytes: int
     ) -> Iterator[list[bytes]]:
         """Yield the table's rows in pieces; nothing is read before the next piece is requested.
 

@@ -14,7 +14,7 @@ import psycopg
 from decoder.events import ChangeEvent
 from decoder.messages import Value
 from decoder.scalars import LSN, now_us
-from replview.receiver.baselines.reading import Snapshot
+from replview.receiver.baselines.reading import TableSnapshot
 from replview.receiver.storing.catalog_shapes import CatalogShapes
 from replview.receiver.storing.encoding import copying_changes
 from replview.receiver.storing.table_plans import TablePlans
@@ -68,7 +68,7 @@ class BaselineWriter:
         self._store = store
         self._claim = claim
         self._row: CopiedTransaction | None = None
-        self._snapshot: Snapshot | None = None
+        self._snapshot: TableSnapshot | None = None
         self._plans: TablePlans | None = None
         self._last_beat = 0.0
         #: Number of rows stored.
@@ -82,7 +82,11 @@ class BaselineWriter:
             self._fence()
 
     def begin(
-        self, snapshot: Snapshot, *, system_identifier: str, column_rules: dict[str, dict[str, str]]
+        self,
+        snapshot: TableSnapshot,
+        *,
+        system_identifier: str,
+        column_rules: dict[str, dict[str, str]],
     ) -> None:
         """Store the table's shape, and a hidden transaction that its rows will belong to.
 
@@ -203,7 +207,7 @@ class BaselineWriter:
         )  # fmt: skip
 
 
-def _hidden_row(identifier: int, incarnation_id: int, snapshot: Snapshot) -> CopiedTransaction:
+def _hidden_row(identifier: int, incarnation_id: int, snapshot: TableSnapshot) -> CopiedTransaction:
     """Return the transaction that holds the rows; no page shows it before it has its commit_seq."""
     row = CopiedTransaction(
         id=identifier,

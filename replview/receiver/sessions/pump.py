@@ -23,7 +23,7 @@ from replview.receiver.sessions.received_anew import PeekEnded, PeekRecorder
 from replview.receiver.storing.batching import Recorder
 from replview.receiver.storing.catalog_looks import CatalogLooks
 from replview.receiver.storing.catalog_shapes import CatalogShapes
-from replview.receiver.storing.portions import Note, Portion
+from replview.receiver.storing.portions import Portion, SlotLogNote
 from replview.receiver.storing.store_batch import StoreWriter
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.writer_thread import EventBatch, WritingThread
@@ -281,9 +281,9 @@ class SessionLog:
                 "version_id": stored.version_id,
             }
             message = f"Schema of {name} changed: version {stored.number}."
-            self.note(Note("schema", message, lsn or None, detail), commit_seq)
+            self.note(SlotLogNote("schema", message, lsn or None, detail), commit_seq)
 
-    def note(self, note: Note, commit_seq: int) -> None:
+    def note(self, note: SlotLogNote, commit_seq: int) -> None:
         """Write a line into the slot's log, at its place in history: after ``commit_seq``."""
         log_event(
             self._store,

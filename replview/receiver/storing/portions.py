@@ -14,7 +14,7 @@ from replview.store.write.copy_rows import CopiedTransaction
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class SlotLogNote:
     """A line for the slot's log; never a value of the source."""
 
     kind: str
@@ -23,11 +23,11 @@ class Note:
     detail: dict[str, object] = field(default_factory=dict)
 
 
-def left_out(row: CopiedTransaction, lsn: int | None) -> Note:
+def left_out(row: CopiedTransaction, lsn: int | None) -> SlotLogNote:
     """Return the log line for a transaction or message that was left out by somebody's decision."""
     what = "A message" if row.xid is None else f"Transaction {row.xid}"
     by = (row.context or {}).get("$skipped", {}).get("by") or "somebody"
-    return Note(
+    return SlotLogNote(
         "skipped",
         f"{what} was left out of the record, as {by} decided.",
         lsn,
@@ -35,10 +35,10 @@ def left_out(row: CopiedTransaction, lsn: int | None) -> Note:
     )
 
 
-def resent(transactions: int, lsn: int) -> Note:
+def resent(transactions: int, lsn: int) -> SlotLogNote:
     """Return the log line for a server that starts before the checkpoint, as after a restart."""
     many = "transaction" if transactions == 1 else "transactions"
-    return Note(
+    return SlotLogNote(
         "resent",
         f"The server sent {transactions:,} {many} again that the record has already: not stored "
         "twice.",
@@ -47,9 +47,9 @@ def resent(transactions: int, lsn: int) -> Note:
     )
 
 
-def wrapped(lsn: int | None) -> Note:
+def wrapped(lsn: int | None) -> SlotLogNote:
     """Return the log line for a source whose 32-bit transaction ids have wrapped around."""
-    return Note(
+    return SlotLogNote(
         "wraparound",
         "The source's transaction ids (32 bits) began anew: an xid alone names no transaction "
         "across this point.",
@@ -123,7 +123,7 @@ class Portion:
     #: State changes of streamed and two-phase transactions, in order.
     transitions: list[StateTransition] = field(default_factory=list)
     #: Lines for the slot's log.
-    notes: list[Note] = field(default_factory=list)
+    notes: list[SlotLogNote] = field(default_factory=list)
     #: Decisions to leave something out that this portion carries out: ``quarantine`` ids.
     settled: list[int] = field(default_factory=list)
     #: True when a streamed or prepared transaction began, grew or ended.

@@ -14,13 +14,13 @@ import psycopg
 from decoder.events import Event, PreparedCommitted, RelationSeen
 from decoder.scalars import LSN
 from replview.receiver.actors import note_neighbours, settle_actors, take_claims_back
-from replview.receiver.culprits import Culprit, Trial, blames_data
+from replview.receiver.culprits import Culprit, StoreTrial, blames_data
 from replview.receiver.mask_rules import MARK
 from replview.receiver.quarantine import settle
 from replview.receiver.reports import ReceiverFacts
 from replview.receiver.storing.catalog_looks import AlteredTable
 from replview.receiver.storing.encoding import copying_changes, give_back, take_back
-from replview.receiver.storing.portions import MessageRow, Note, Portion
+from replview.receiver.storing.portions import MessageRow, Portion, SlotLogNote
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transactions import (
     TOMBSTONE,
@@ -84,7 +84,7 @@ ShapeListener = Callable[[str, LSN, StoredShape, int], None]
 
 
 #: Called inside the store transaction for each line of the slot's log, with its place in history.
-NoteListener = Callable[[Note, int], None]
+NoteListener = Callable[[SlotLogNote, int], None]
 
 
 class StoreWriter:
@@ -159,7 +159,7 @@ class StoreWriter:
             return None
         flat = [frame for some in frames for frame in some]
         try:
-            trial = Trial(self._connection, self._plans)
+            trial = StoreTrial(self._connection, self._plans)
             return trial.find(events, flat, in_stream=in_stream)
         except psycopg.Error:
             return None  # no change is to blame, or the store cannot be reached
@@ -263,7 +263,7 @@ class StoreWriter:
         self,
         shapes: Sequence[tuple[RelationSeen, StoredShape]],
         altered: Sequence[tuple[AlteredTable, StoredShape]],
-        notes: Sequence[Note],
+        notes: Sequence[SlotLogNote],
     ) -> None:
         """Call the listeners, once the portion's transactions have their commit_seq."""
         for seen, stored in shapes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from decoder.scalars import LSN
-from replview.spark.history.datasets import Dataset, ExportedIncarnation, Moment
+from replview.spark.history.datasets import Dataset, ExportedIncarnation, HistoryEnd
 from replview.spark.history.engines import MOST_FOR_DUCKDB, VARIABLE, Session
 from replview.spark.history.reach import HistoryRange
 from replview.spark.history.results import Result, without_masked
@@ -98,9 +98,9 @@ class Question:
         return HistoryRange(options.from_lsn, options.to_lsn, options.since, options.until)
 
     @property
-    def moment(self) -> Moment:
+    def moment(self) -> HistoryEnd:
         """Return the moment that the options set."""
-        return Moment(self.options.lsn, self.options.time)
+        return HistoryEnd(self.options.lsn, self.options.time)
 
 
 def add_jobs(commands: Any) -> None:

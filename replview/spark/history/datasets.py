@@ -27,7 +27,7 @@ from replview.text.parsing import plain_name
 
 
 @dataclass(frozen=True)
-class Moment:
+class HistoryEnd:
     """A commit LSN or commit time (both included) until which changes count, or the end."""
 
     lsn: int | None = None
@@ -44,10 +44,10 @@ class Moment:
 
 
 #: The end of what is exported.
-END = Moment()
+END = HistoryEnd()
 
 
-def by_then(moment: Moment, *, time: str) -> Expression:
+def by_then(moment: HistoryEnd, *, time: str) -> Expression:
     """Return the condition that a change was committed by then; it skips files of later days."""
     found = F.lit(True)
     if moment.lsn is not None:
@@ -58,7 +58,7 @@ def by_then(moment: Moment, *, time: str) -> Expression:
     return found
 
 
-def committed_by(frame: DataFrame, moment: Moment, *, time: str) -> DataFrame:
+def committed_by(frame: DataFrame, moment: HistoryEnd, *, time: str) -> DataFrame:
     """Return the rows of transactions or events that were committed by then."""
     return frame.where(by_then(moment, time=time))
 
@@ -364,7 +364,7 @@ class Dataset:
         known = {column.source_name: column for column in self.columns}
         return [known[name] for name in dict.fromkeys(name for key in self.keys for name in key)]
 
-    def changes(self, session: Session, until: Moment) -> DataFrame:
+    def changes(self, session: Session, until: HistoryEnd) -> DataFrame:
         """Return the rows committed by then; files of later days are not opened."""
         frames = [root.parquet.frame(session) for root in self.roots]
         frames = [committed_by(frame, until, time="_commit_timestamp") for frame in frames]

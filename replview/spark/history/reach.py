@@ -10,7 +10,7 @@ from replview.parquet.slices import Slice
 from replview.spark.history.datasets import (
     Dataset,
     ExportedIncarnation,
-    Moment,
+    HistoryEnd,
     by_then,
     committed_by,
 )
@@ -49,7 +49,7 @@ class Reach:
         return max(known, default=None)
 
 
-def read_reach(session: Session, dataset: Dataset, moment: Moment) -> Reach:
+def read_reach(session: Session, dataset: Dataset, moment: HistoryEnd) -> Reach:
     """Read the facts in one pass over the changes and one over the events.
 
     Raises ``SparkProblem`` if the table has no key.
@@ -76,7 +76,7 @@ def read_reach(session: Session, dataset: Dataset, moment: Moment) -> Reach:
     )
 
 
-def truncations(session: Session, dataset: Dataset, moment: Moment) -> Truncations:
+def truncations(session: Session, dataset: Dataset, moment: HistoryEnd) -> Truncations:
     """Return the truncations of the table by then."""
     events = dataset.incarnation.events(session).where(F.col("op") == "truncate")
     named = F.concat_ws(".", "schema", "table").isin(*dataset.names)
@@ -90,7 +90,7 @@ def truncations(session: Session, dataset: Dataset, moment: Moment) -> Truncatio
 
 
 def doubts(
-    session: Session, dataset: Dataset, reach: Reach, moment: Moment, base: int | None
+    session: Session, dataset: Dataset, reach: Reach, moment: HistoryEnd, base: int | None
 ) -> list[str]:
     """Return sentences that say why rows computed from ``base`` to the moment may be wrong."""
     found = []
@@ -116,7 +116,7 @@ def doubts(
     return [*found, *_beyond(moment, row)]
 
 
-def _exported(session: Session, dataset: Dataset, moment: Moment, low: int) -> Row:
+def _exported(session: Session, dataset: Dataset, moment: HistoryEnd, low: int) -> Row:
     """Return facts about the exported transactions from a commit LSN to the moment."""
     version, seq, state = map(F.col, ("_commit_version", "commit_seq", "state"))
     within = (version >= low) & by_then(moment, time="commit_time")
@@ -135,7 +135,7 @@ def _exported(session: Session, dataset: Dataset, moment: Moment, low: int) -> R
     return row
 
 
-def _beyond(moment: Moment, row: Row) -> Iterator[str]:
+def _beyond(moment: HistoryEnd, row: Row) -> Iterator[str]:
     """Yield why the moment lies beyond what is exported."""
     if moment.lsn is not None and (row["lsn"] is None or row["lsn"] < moment.lsn):
         yield f"what is exported ends {_at(row['lsn'])}, before the moment asked for"
@@ -209,9 +209,9 @@ class HistoryRange:
     until: dt.datetime | None = None
 
     @property
-    def end(self) -> Moment:
+    def end(self) -> HistoryEnd:
         """Return the moment until which changes count."""
-        return Moment(self.to_lsn, self.until)
+        return HistoryEnd(self.to_lsn, self.until)
 
     def begun(self, *, time: str) -> Expression:
         """Return the test that a row is not before the span; it skips files of earlier days."""

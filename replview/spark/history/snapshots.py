@@ -9,7 +9,7 @@ from decoder.scalars import LSN
 from replview.parquet.slice_schemas import TIMESTAMPTZ, SliceColumn
 from replview.parquet.slices import TableVersion
 from replview.spark.history import row_intervals
-from replview.spark.history.datasets import END, Dataset, Moment
+from replview.spark.history.datasets import END, Dataset, HistoryEnd
 from replview.spark.history.engines import DataFrame, Expression, F, Session, Window, made
 from replview.spark.history.reach import WHOLE, HistoryRange, Reach, doubts, read_reach, span_doubts
 from replview.spark.history.results import Result
@@ -20,7 +20,7 @@ from replview.spark.quoting import tick
 MARKS = ("_commit_version", "_commit_timestamp", "_seq", "_xid", "_actor", "_relation_version")
 
 
-def as_of(session: Session, dataset: Dataset, moment: Moment = END) -> Result:
+def as_of(session: Session, dataset: Dataset, moment: HistoryEnd = END) -> Result:
     """Return the table after all commits up to an LSN or time, else at the end of the export.
 
     Rows: the columns of the version in force then, and ``_commit_version bigint, _commit_timestamp
@@ -130,7 +130,7 @@ _SCHEMA = pa.schema([
 ])  # fmt: skip
 
 
-def row_versions(session: Session, dataset: Dataset, moment: Moment = END) -> Result:
+def row_versions(session: Session, dataset: Dataset, moment: HistoryEnd = END) -> Result:
     """Return each state (SCD type 2) of a row after a commit, up to a moment or the end.
 
     Rows: the columns of the version in force at the moment, then ``valid_from, valid_to timestamp``

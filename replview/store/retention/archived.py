@@ -49,7 +49,7 @@ _REMEMBER = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ArchiveState:
     """The state of one incarnation in the archive."""
 
     slot: str
@@ -123,14 +123,14 @@ def place_at(incarnation_id: int, commit_seq: int) -> ArchivedCommit | None:
     )  # fmt: skip
 
 
-def standings() -> list[Standing]:
+def standings() -> list[ArchiveState]:
     """Return the state of every incarnation that has something to archive."""
     target = archive.chosen().target
     marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=target or "")}
     kept = SlotIncarnation.objects.select_related("slot__source").filter(slot__temporary=False)
     since = dict(rows(_STORED_SINCE, []))
     return [
-        Standing(
+        ArchiveState(
             slot=str(each.slot), number=each.number, mark=(mark := marks.get(each.pk)),
             waiting=each.commit_seq - (mark.through_seq if mark else 0),
             stored_since=since.get(each.pk),

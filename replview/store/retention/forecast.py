@@ -205,7 +205,7 @@ _MOST_TABLES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class RetentionLoss:
     """The part of a slot's record that a change of its retention would delete."""
 
     #: First and last day that would be deleted; None if none would.
@@ -235,7 +235,7 @@ class Loss:
         return not self.nothing or self.counted_through is not None
 
 
-def loss_of(slot: Slot, keeping: Keeping) -> Loss:
+def loss_of(slot: Slot, keeping: Keeping) -> RetentionLoss:
     """Return what would be deleted now under this retention; more follows as time passes."""
     today = timezone.now().date()
     days = days_of(slot.pk)
@@ -243,7 +243,7 @@ def loss_of(slot: Slot, keeping: Keeping) -> Loss:
     lost = [] if through is None else [day for day in days if day.day <= through]
     counted = kept_days.counted_through()
     late = any((counted or dt.date.min) < day < today for day, _ in kept_days.partitions())
-    return Loss(
+    return RetentionLoss(
         first=lost[0].day if lost else None,
         last=lost[-1].day if lost else None,
         days=len(lost),

@@ -24,7 +24,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DiffPiece:
     """A part of a text: ``-`` removed, ``+`` added, empty equal, ``…`` equal and left out."""
 
     sign: str
@@ -35,7 +35,7 @@ class Piece:
 class TextDiff:
     """The difference of two texts, as one text."""
 
-    pieces: list[Piece]
+    pieces: list[DiffPiece]
     #: The number of places that differ.
     places: int
     #: Characters of both texts that were compared, for a page's own limit.
@@ -57,8 +57,8 @@ def text_diff(before: str, after: str) -> TextDiff | None:
     same += sum(len(piece.text) for piece in pieces if not piece.sign)
     if 2 * same < _ALIKE * (len(before) + len(after)):
         return None
-    whole = _joined([Piece("", head), *pieces, Piece("", tail)])
-    before_each = [Piece("", ""), *whole]
+    whole = _joined([DiffPiece("", head), *pieces, DiffPiece("", tail)])
+    before_each = [DiffPiece("", ""), *whole]
     places = sum(bool(two.sign and not one.sign) for one, two in pairwise(before_each))
     return TextDiff(_left_out(whole), places, len(old) + len(new))
 
@@ -97,21 +97,23 @@ def _joins(text: str, at: int) -> bool:
     return 0 < at < len(text) and (text[at - 1].isalnum() and text[at].isalnum())
 
 
-def _word_pieces(matcher: SequenceMatcher[str], before: list[str], after: list[str]) -> list[Piece]:
-    found: list[Piece] = []
+def _word_pieces(
+    matcher: SequenceMatcher[str], before: list[str], after: list[str]
+) -> list[DiffPiece]:
+    found: list[DiffPiece] = []
     for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
         old, new = "".join(before[a_from:a_to]), "".join(after[b_from:b_to])
         if tag == "equal":
-            found.append(Piece("", old))
+            found.append(DiffPiece("", old))
         else:
-            found += [Piece("-", old)] if old else []
-            found += [Piece("+", new)] if new else []
+            found += [DiffPiece("-", old)] if old else []
+            found += [DiffPiece("+", new)] if new else []
     return found
 
 
-def _joined(pieces: list[Piece]) -> list[Piece]:
+def _joined(pieces: list[DiffPiece]) -> list[DiffPiece]:
     """Merge a single space between two changes into them, which gives fewer places."""
-    found: list[Piece] = []
+    found: list[DiffPiece] = []
     for number, piece in enumerate(pieces):
         if not piece.text:
             continue
@@ -125,32 +127,32 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
             and pieces[number + 1].sign
         )
         if lonely:
-            found += [Piece("-", piece.text), Piece("+", piece.text)]
+            found += [DiffPiece("-", piece.text), DiffPiece("+", piece.text)]
         else:
             found.append(piece)
     return _in_order(found)
 
 
-def _in_order(pieces: list[Piece]) -> list[Piece]:
+def _in_order(pieces: list[DiffPiece]) -> list[DiffPiece]:
     """Put all removed parts of neighbouring changes before all added ones."""
-    found: list[Piece] = []
+    found: list[DiffPiece] = []
     old = new = ""
-    for piece in [*pieces, Piece("", "")]:
+    for piece in [*pieces, DiffPiece("", "")]:
         if piece.sign == "-":
             old += piece.text
         elif piece.sign == "+":
             new += piece.text
         else:
-            found += [Piece("-", old)] if old else []
-            found += [Piece("+", new)] if new else []
+            found += [DiffPiece("-", old)] if old else []
+            found += [DiffPiece("+", new)] if new else []
             found += [piece] if piece.text else []
             old = new = ""
     return found
 
 
-def _left_out(pieces: list[Piece]) -> list[Piece]:
+def _left_out(pieces: list[DiffPiece]) -> list[DiffPiece]:
     """Leave out the middle of long equal parts."""
-    found: list[Piece] = []
+    found: list[DiffPiece] = []
     for number, piece in enumerate(pieces):
         head = 0 if number == 0 else _CHARACTERS_AROUND
         tail = 0 if number == len(pieces) - 1 else _CHARACTERS_AROUND
@@ -160,7 +162,11 @@ def _left_out(pieces: list[Piece]) -> list[Piece]:
             continue
         shown_tail = piece.text[len(piece.text) - tail :] if tail else ""
         words = f"{middle:,} characters unchanged"
-        found += [Piece("", piece.text[:head]), Piece("…", words), Piece("", shown_tail)]
+        found += [
+            DiffPiece("", piece.text[:head]),
+            DiffPiece("…", words),
+            DiffPiece("", shown_tail),
+        ]
     return [piece for piece in found if piece.text]
 
 
@@ -176,7 +182,7 @@ class JSONLine:
     old: int | None = None
     new: int | None = None
     #: The parts of the line, where only some of it differs.
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[DiffPiece] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +282,7 @@ def _replaced(a: list[str], b: list[str], old: range, new: range) -> list[JSONLi
     return found
 
 
-def _line_pieces(before: str | None, after: str | None) -> list[Piece]:
+def _line_pieces(before: str | None, after: str | None) -> list[DiffPiece]:
     """Return the difference of two lines; a line of one side only is added or removed whole."""
     if before is not None and after is not None:
         parts = text_diff(before.rstrip(","), after.rstrip(","))
@@ -284,12 +290,12 @@ def _line_pieces(before: str | None, after: str | None) -> list[Piece]:
     line, sign = (before, "-") if after is None else (after, "+")
     bare = (line or "").rstrip(",")
     start = len(bare) - len(bare.lstrip())
-    return [Piece("", bare[:start]), Piece(sign, bare[start:])]
+    return [DiffPiece("", bare[:start]), DiffPiece(sign, bare[start:])]
 
 
-def _of_side(pieces: list[Piece], line: str, sign: str) -> list[Piece]:
+def _of_side(pieces: list[DiffPiece], line: str, sign: str) -> list[DiffPiece]:
     """Return the parts of one side's line, its comma at the end."""
-    comma = [Piece("", ",")] if line.endswith(",") else []
+    comma = [DiffPiece("", ",")] if line.endswith(",") else []
     return [*(piece for piece in pieces if piece.sign in ("", sign)), *comma] if pieces else []
 
 

@@ -74,7 +74,7 @@ class ChartLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class LimitLine:
     """A horizontal line at a limit."""
 
     value: float
@@ -129,7 +129,7 @@ def chart(
     unit: str,
     lines: Sequence[ChartLine],
     *,
-    levels: Sequence[Level] = (),
+    levels: Sequence[LimitLine] = (),
     unknown: Sequence[HatchedRange] = (),
     note: str = "",
 ) -> Chart:
@@ -152,7 +152,7 @@ def chart(
     )
 
 
-def _layout(marks: Axis, levels: Sequence[Level]) -> dict[str, object]:
+def _layout(marks: Axis, levels: Sequence[LimitLine]) -> dict[str, object]:
     """Return plotly's layout: an axis from zero, and one for marks over the whole height."""
     return {
         "margin": dict(MARGIN),
@@ -211,14 +211,14 @@ def _hatched(stretch: HatchedRange) -> dict[str, object]:
     }
 
 
-def _level_line(level: Level) -> dict[str, object]:
+def _level_line(level: LimitLine) -> dict[str, object]:
     return {
         "type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": level.value,
         "y1": level.value, "line": {"dash": "dash", "width": 1.5}, "name": level.ink,
     }  # fmt: skip
 
 
-def _level_words(level: Level) -> dict[str, object]:
+def _level_words(level: LimitLine) -> dict[str, object]:
     return {
         "text": level.words, "xref": "paper", "x": 0.01, "xanchor": "left", "yref": "y",
         "y": level.value, "yanchor": "top", "showarrow": False, "name": level.ink,

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from replview.text.addresses import row_url
 from replview.ui.changes.cells import Block, Cell, ColumnLine
-from replview.ui.changes.value_diff import JSONLine, Piece
+from replview.ui.changes.value_diff import DiffPiece, JSONLine
 
 # The columns of a change are written in Python, because a page has thousands of them: a template
 # for each took three quarters of a page's time. Every value and name is escaped; no other text
@@ -135,7 +135,7 @@ def _json_line(part: JSONLine, line: ColumnLine) -> str:
     )
 
 
-def _piece(piece: Piece, *, label: bool = True) -> str:
+def _piece(piece: DiffPiece, *, label: bool = True) -> str:
     text = escape(piece.text)
     if piece.sign == "-":
         return f"<del>{'<span class=visually-hidden>before: </span>' if label else ''}{text}</del>"

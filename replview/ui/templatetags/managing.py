@@ -9,7 +9,7 @@ from django.urls import reverse
 from replview.access.guard import has_all_tables
 from replview.access.rights import Role, may
 from replview.acts.noting import declared_words
-from replview.health.servers import Feed
+from replview.health.servers import LogicalPair
 from replview.store.models import AccessRecord, Slot, Source
 from replview.ui.sentence import sentence
 
@@ -63,7 +63,7 @@ def acts_on(source: Source) -> list[dict[str, Any]]:
 
 
 @register.filter
-def of_source(feeds: dict[str, list[Feed]], name: str) -> list[Feed]:
+def of_source(feeds: dict[str, list[LogicalPair]], name: str) -> list[LogicalPair]:
     """Return the logical pairs that a source is part of."""
     return feeds.get(name, [])
 

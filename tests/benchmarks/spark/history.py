@@ -110,7 +110,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         transaction_sizes,
         who_changed,
     )
-    from replview.spark.history.datasets import END, Dataset, ExportedIncarnation, Moment
+    from replview.spark.history.datasets import END, Dataset, ExportedIncarnation, HistoryEnd
     from replview.spark.history.reach import HistoryRange
     from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 
@@ -129,7 +129,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
     return {
         "scan": scan,
         f"as-of, at the end ({ROWS:,} rows)": job(lambda: as_of(spark, orders)),
-        "as-of, in the middle": job(lambda: as_of(spark, orders, Moment(lsn=middle))),
+        "as-of, in the middle": job(lambda: as_of(spark, orders, HistoryEnd(lsn=middle))),
         "row versions (SCD type 2)": job(lambda: row_versions(spark, orders)),
         "churn by hour": job(lambda: churn(spark, orders, whole, every="hour")),
         "hot rows": job(lambda: hot_rows(spark, orders, whole)),

@@ -39,7 +39,7 @@ _STORE_BYTES = """
 def writing(dsn: str, changes: int) -> list[Result]:
     """The bars of exports."""
     from replview.parquet import reading
-    from replview.parquet.writing.planning import Plan
+    from replview.parquet.writing.planning import ExportPlan
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -47,7 +47,7 @@ def writing(dsn: str, changes: int) -> list[Result]:
             whole = reading.resolve(store, source="shop", slot="replview")
             last = whole.after_seq + _SMALL // PER_TRANSACTION
             small = reading.resolve(store, source="shop", slot="replview", through_seq=last)
-            plan = Plan.of(store, whole)
+            plan = ExportPlan.of(store, whole)
             stored_bytes = store.execute(_STORE_BYTES).fetchone()[0]
         read, write = medians(
             lambda _: _read_alone(dsn, plan),

@@ -14,7 +14,7 @@ from replview.features.alerts.delivery import deliver_due, deliver_next, pause_a
 from replview.features.alerts.evaluation import evaluate
 from replview.features.alerts.messages import announce
 from replview.features.alerts.webhook_acts import WebhookProblem, add_webhook, send_test
-from replview.features.alerts.webhooks import Refused, is_public, post, signature
+from replview.features.alerts.webhooks import WebhookRefused, is_public, post, signature
 from replview.store.models import AccessRecord, Delivery, Webhook
 from tests.support.alerted_source import GB, Sampled
 from tests.support.waiting import wait_for
@@ -123,11 +123,11 @@ def test_a_private_address_is_not_called_unless_allowed(db, hook: Hook) -> None:
     with pytest.raises(WebhookProblem, match="private address"):
         add(hook, allow_private=False)
     for url in (hook.url, hook.url.replace("127.0.0.1", "localhost")):
-        with pytest.raises(Refused, match="no public address"):
+        with pytest.raises(WebhookRefused, match="no public address"):
             post(url, b"{}", secret="", delivery_id="1")
     # In other notations, too.
     for host in ("2130706433", "0x7f000001", "127.1", "[::ffff:7f00:1]"):
-        with pytest.raises(Refused):
+        with pytest.raises(WebhookRefused):
             post(f"http://{host}:{hook.server_port}/", b"{}", secret="", delivery_id="1")
     assert hook.received == []
 
@@ -149,7 +149,7 @@ def test_the_address_that_was_checked_is_the_one_connected_to(hook: Hook, monkey
     with pytest.raises(ConnectionRefusedError):
         post(url, b"{}", secret="", delivery_id="1", resolve=resolve)
     assert connected == [("93.184.215.14", hook.server_port)], "asked once, connected to that"
-    with pytest.raises(Refused):
+    with pytest.raises(WebhookRefused):
         post(url, b"{}", secret="", delivery_id="1", resolve=resolve)
     assert len(connected) == 1
 

@@ -23,7 +23,7 @@ from replview.parquet.archive.deleted import read_archived
 from replview.parquet.archive.increments import write_next
 from replview.parquet.archive.reading import ArchivedIncarnation
 from replview.parquet.erasure.finding import FileErasure, FileKeySpan
-from replview.parquet.erasure.roots import Root
+from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import Slice
 from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.manifests import Manifest, manifests, path_of
@@ -261,7 +261,7 @@ def test_what_is_erased_meanwhile_does_not_come_back(
     span = FileKeySpan({"id": "11"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))
     wanted = FileErasure(erasure=1, day="2026-11-22", homes=[("shop", "replview")],
                          tables={16384: [span]})  # fmt: skip
-    assert Root.of(target.url, wanted).erase().rows == 1
+    assert ErasureRoot.of(target.url, wanted).erase().rows == 1
     assert not [path for path in digests(Path(target.url)) if "_compacting" in path]
     compacted(target, chain)
     orders = [row for path, rows in told(target).items() if "orders" in path for row in rows]

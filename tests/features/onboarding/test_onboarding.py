@@ -30,7 +30,7 @@ from replview.catalog.tables import read_tables
 from replview.features.onboarding import checking, plan_page, table_choice
 from replview.features.onboarding import job as onboarding
 from replview.features.onboarding.checking import Checked
-from replview.features.onboarding.job import Work
+from replview.features.onboarding.job import DraftRun
 from replview.features.onboarding.pages import progress_page
 from replview.features.onboarding.plan_page import CarriedOut
 from replview.features.onboarding.steps import frame_of
@@ -128,7 +128,7 @@ def carried_out() -> SourceDraft:
     draft = drafts.claim(["record", "monitor"])
     assert draft is not None
     # In this test's transaction there is one connection alone: the heartbeats stay away.
-    work = onboarding.Work(draft, threading.Event())
+    work = onboarding.DraftRun(draft, threading.Event())
     onboarding.act_on(work, onboarding.ACTS[draft.kind])
     draft.refresh_from_db()
     return draft
@@ -537,7 +537,7 @@ def test_what_an_earlier_attempt_left_is_not_forgotten_by_the_next(admin: Client
     )  # fmt: skip
     claimed = drafts.claim(["watch"], draft.pk)
     assert claimed is not None
-    Work(claimed, threading.Event()).fail(
+    DraftRun(claimed, threading.Event()).fail(
         SourceProblem("away", "the source does not answer", "Try")
     )
 

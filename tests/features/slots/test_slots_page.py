@@ -9,7 +9,7 @@ from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from replview.features.slots.list_page import SlotRow, SlotsPage, read_page
+from replview.features.slots.list_page import SlotListRow, SlotsPage, read_page
 from replview.features.slots.slot_page import (
     SlotPage,
     WatchedSlotPage,
@@ -42,7 +42,7 @@ def names(page: SlotsPage) -> list[str]:
     return [row.view.name for row in page.rows]
 
 
-def row_named(page: SlotsPage, name: str) -> SlotRow:
+def row_named(page: SlotsPage, name: str) -> SlotListRow:
     [row] = (row for row in page.rows if row.view.name == name)
     return row
 

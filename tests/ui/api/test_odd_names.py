@@ -21,7 +21,7 @@ from replview.features.relations.tags import find_changes, transactions_touching
 from replview.live.filters import LiveFilter
 from replview.live.summaries import Summary
 from replview.parquet.erasure.finding import FileErasure
-from replview.parquet.erasure.roots import Root
+from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.reading.resolving import relation_ids
 from replview.parquet.slice_schemas import slice_columns, table_schema
 from replview.store.models import Relation, RelationVersion
@@ -191,7 +191,7 @@ def test_a_file_without_its_dataset_s_schema_is_of_the_very_table(
     wanted = FileErasure(
         erasure=1, day="2026-11-22", homes=(), tables={7: ()}, names={7: [name], 8: ["a.b"]}
     )
-    document = Root.of(str(tmp_path), wanted)._schema_of_unfinished("folder")
+    document = ErasureRoot.of(str(tmp_path), wanted)._schema_of_unfinished("folder")
     assert document is not None
     assert document["table"] == {"schema": schema, "name": table, "oid": 7}
 
