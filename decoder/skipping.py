@@ -15,7 +15,7 @@ from decoder.replication import XLOGDATA_HEADER_BYTES
 
 #: ``(xid, LSN)`` → true to leave the transaction out. The LSN is that of its commit or
 #: prepare, ``None`` for a streamed transaction.
-Wanted = Callable[[int, int | None], bool]
+IsWanted = Callable[[int, int | None], bool]
 
 _TAG_AT = XLOGDATA_HEADER_BYTES
 _ROWS = b"IUDTM"
@@ -26,7 +26,7 @@ _ENDS = b"ECP"
 class FrameFilter:
     """A filter that drops the rows of some transactions from the frames of one session."""
 
-    def __init__(self, wanted: Wanted, *, streaming: Streaming, encoding: str) -> None:
+    def __init__(self, wanted: IsWanted, *, streaming: Streaming, encoding: str) -> None:
         self._wanted = wanted
         self._parallel = streaming == "parallel"
         self._encoding = encoding

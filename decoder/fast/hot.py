@@ -146,12 +146,12 @@ def read_tuple(
 
 
 #: The fields of a ``ChangeEvent`` after its operation: ``old_kind``, ``old``, ``new``.
-Row = tuple[OldKind | None, list[Value] | None, list[Value] | None]
+DecodedRow = tuple[OldKind | None, list[Value] | None, list[Value] | None]
 
 
 def read_update(
     frame: bytes, position: int, relation: RelationMessage, values: ValueDecoder
-) -> Row | None:
+) -> DecodedRow | None:
     """Return the tuples at ``position``, just after the relation's oid; ``None`` if malformed."""
     old_kind: OldKind | None = None
     old: list[Value] | None = None
@@ -168,7 +168,7 @@ def read_update(
 
 def read_delete(
     frame: bytes, position: int, relation: RelationMessage, values: ValueDecoder
-) -> Row | None:
+) -> DecodedRow | None:
     """Return the old tuple of a Delete, in the form of ``read_update``; ``None`` if malformed."""
     try:
         old_kind, old, end = _read_old(frame, position, relation, values)

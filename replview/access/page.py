@@ -30,11 +30,11 @@ SAFE, READ_POST = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
 #: Arguments of a path → the model whose visible objects they name. None: the argument names
 #: nothing of a source, or something that belongs to the object of another argument.
-Words = Mapping[str, type[Any] | None]
-OF_SOURCE: Words = {"source_name": Source}
-OF_SLOT: Words = {"source_name": Source, "slot_name": None}
-OF_ALERT: Words = {"alert_id": Alert}
-OF_RULE: Words = {"rule_id": AlertRule}
+PathModels = Mapping[str, type[Any] | None]
+OF_SOURCE: PathModels = {"source_name": Source}
+OF_SLOT: PathModels = {"source_name": Source, "slot_name": None}
+OF_ALERT: PathModels = {"alert_id": Alert}
+OF_RULE: PathModels = {"rule_id": AlertRule}
 
 Action = AccessRecord.Action
 #: The record of a page that shows rows.
@@ -68,7 +68,7 @@ class Page:
     change: Role | None = None
     #: Its entry of the navigation, or the name of the entry's address to which it belongs.
     nav: Nav | str = ""
-    of: Words = field(default_factory=dict)
+    of: PathModels = field(default_factory=dict)
     #: Actions that the access record may note for a GET.
     record: tuple[Action, ...] = ()
     #: True when a token of scope ``export`` may use the address although it changes something.

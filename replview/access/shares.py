@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any
 
-Scope = dict[str, Any]
+AsgiScope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Application = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 
 #: Limit of all requests and sockets outside the reserve; the web server's own is 1,000.
 MOST = 850
@@ -69,7 +69,7 @@ class BoundedShares:
         #: Open requests and sockets of all together, of each address and of each account.
         self.counts: Counter[Hashable] = Counter()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Pass the request or socket on where there is room."""
         kind = scope["type"]
         share = Share(self.counts, kind)
@@ -83,14 +83,14 @@ class BoundedShares:
         finally:
             share.give_back()
 
-    def _is_room(self, share: Share, kind: str, scope: Scope) -> bool:
+    def _is_room(self, share: Share, kind: str, scope: AsgiScope) -> bool:
         if kind == "http" and scope["path"].startswith(_RESERVED):
             return share.take(("reserve", _address(scope)), MOST_OF_ADDRESS["reserve"])
         of_address = (kind, _address(scope)), MOST_OF_ADDRESS[kind]
         return share.take("all", MOST) and share.take(*of_address)
 
 
-def _address(scope: Scope) -> str:
+def _address(scope: AsgiScope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 

@@ -45,9 +45,9 @@ PREFIX = "replview"
 MAX_CHARACTERS = 500
 
 #: Returns the message's document. It is called for each message, so that reading looks up nothing.
-Claim = Callable[[], "Mapping[str, Any] | None"]
+ReadClaim = Callable[[], "Mapping[str, Any] | None"]
 
-_claim: ContextVar[Claim | None] = ContextVar("replview_claim", default=None)
+_claim: ContextVar[ReadClaim | None] = ContextVar("replview_claim", default=None)
 _log = logging.getLogger("replview.actors")
 
 #: Driver's connection → whether its role may send messages; missing until queried.
@@ -164,7 +164,7 @@ class MessageWatch:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         #: The claim whose message is in the open transaction; None without one.
-        self.said: Claim | None = None
+        self.said: ReadClaim | None = None
         #: Savepoints made after the message: rolling back to one of them keeps the message.
         self.since: set[str] = set()
         self.busy = False
@@ -195,7 +195,7 @@ class MessageWatch:
         self.said = None
         self.since.clear()
 
-    def say(self, claim: Claim) -> None:
+    def say(self, claim: ReadClaim) -> None:
         """Send the message into the open transaction."""
         if self._may_say() and (message := self._message(claim)) is not None:
             with self.connection.wrap_database_errors:
@@ -203,7 +203,7 @@ class MessageWatch:
             self.said = claim
             self.since.clear()
 
-    def _together(self, claim: Claim, execute: Callable[[], Any]) -> Any:
+    def _together(self, claim: ReadClaim, execute: Callable[[], Any]) -> Any:
         """Run the message and the statement in one transaction, in autocommit mode."""
         if not self._may_say() or (message := self._message(claim)) is None:
             return execute()
@@ -237,7 +237,7 @@ class MessageWatch:
                 _cannot_say("its role may not send messages, or this is a standby")
         return able
 
-    def _message(self, claim: Claim) -> str | None:
+    def _message(self, claim: ReadClaim) -> str | None:
         """Return the statement that sends the message; None without a document or on an error."""
         self.busy = True
         try:

@@ -146,7 +146,7 @@ def _published_tables(
 
 
 #: ``{table (as ``table_text`` writes it): {column: "mask" | "drop"}}``, all rules of each table.
-Rules = Mapping[str, Mapping[str, str]]
+TableRules = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class _ColumnPlan:
         return self.changes.statements
 
 
-def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
+def plan_columns(slot: Slot, wanted: TableRules | NamedColumns) -> Plan:
     """Plan the statements and their consequences.
 
     A refusal is in the plan. Raises ``SourceProblem`` where the source cannot be read.
@@ -229,7 +229,7 @@ def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
     )
 
 
-def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> ColumnChanges:
+def change_columns(slot: Slot, wanted: TableRules | NamedColumns, *, by: str) -> ColumnChanges:
     """Alter the publications, store the rules and make the receiver reconnect.
 
     Returns the changes. Raises ``SourceProblem``.
@@ -261,7 +261,7 @@ def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> Colu
     return changes
 
 
-def _find(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _ColumnPlan:
+def _find(connection: Connection, slot: Slot, wanted: TableRules | NamedColumns) -> _ColumnPlan:
     """Return the statements and changed rules. Raises ``SourceProblem`` where it cannot be done."""
     if slot.desired == Slot.Desired.REMOVING:
         raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
@@ -278,7 +278,7 @@ def _find(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _
     return _ColumnPlan(changes, kept)
 
 
-def _kept(slot: Slot, wanted: Rules) -> _RuleChanges:
+def _kept(slot: Slot, wanted: TableRules) -> _RuleChanges:
     """Return the slot's future rules, and the columns whose rules change."""
     found = _RuleChanges({table: dict(rules) for table, rules in slot.column_rules.items()})
     for text, rules in wanted.items():

@@ -23,7 +23,7 @@ _NAMED = 5
 #: Most tables kept in the line's detail.
 _MOST_TABLES = 1000
 _Kind = PublicationLapse.Kind
-_Entry = Mapping[str, Any]
+_LookEntry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _WalPosition:
 class _TableLapse:
     """A lapse of one table, between two looks (``is_over``) or since the latest one."""
 
-    entry: _Entry
+    entry: _LookEntry
     kind: _Kind
     operations: str
     is_over: bool
@@ -99,7 +99,7 @@ def _found(
             yield _TableLapse(entry, _Kind.UNPUBLISHED, _OPERATIONS, is_over=False, quiet=quiet)
 
 
-def _between(was: _Entry, entry: _Entry) -> Iterator[_TableLapse]:
+def _between(was: _LookEntry, entry: _LookEntry) -> Iterator[_TableLapse]:
     """Yield possible lapses between two looks that both found the table published."""
     both = [op for op in _OPERATIONS if op in was["operations"] and op in entry["operations"]]
     if was["row_filter"] != entry["row_filter"]:
@@ -110,7 +110,7 @@ def _between(was: _Entry, entry: _Entry) -> Iterator[_TableLapse]:
 
 
 def _of_partitions(
-    was: _Entry, entry: _Entry, exists: Callable[[int], bool]
+    was: _LookEntry, entry: _LookEntry, exists: Callable[[int], bool]
 ) -> Iterator[_TableLapse]:
     """Yield the lapses caused by partitions that were added, removed or dropped.
 
@@ -127,7 +127,7 @@ def _of_partitions(
         yield _TableLapse(entry, _Kind.PARTITIONS, "T", is_over=True, quiet=True)
 
 
-def _is_unbroken(was: _Entry, entry: _Entry, op: str) -> bool:
+def _is_unbroken(was: _LookEntry, entry: _LookEntry, op: str) -> bool:
     """Return whether the same rows of the catalog published an operation in both looks."""
     if "paths" not in was or "paths" not in entry:
         return True  # because the look is older than the field ``paths``
@@ -138,7 +138,7 @@ def _is_unbroken(was: _Entry, entry: _Entry, op: str) -> bool:
     return former == now or any(row_filter is None for _, row_filter in former & now)
 
 
-def _is_born_since(entry: _Entry, former: PublicationLook) -> bool:
+def _is_born_since(entry: _LookEntry, former: PublicationLook) -> bool:
     """Return whether a table was created after a look, and published from then on."""
     created, rows = entry.get("created"), former.facts.get("rows", ())
     if created is None or former.next_xid is None:
@@ -191,7 +191,7 @@ def _store(
 
 
 def _new(
-    slot: Slot, entry: _Entry, kind: _Kind, operations: str, begin: _WalPosition
+    slot: Slot, entry: _LookEntry, kind: _Kind, operations: str, begin: _WalPosition
 ) -> PublicationLapse:
     return PublicationLapse(
         slot=slot, relation_oid=entry["oid"], schema=entry["schema"], table=entry["table"],
@@ -200,12 +200,12 @@ def _new(
     )  # fmt: skip
 
 
-def _by_oid(look: PublicationLook) -> dict[int, _Entry]:
+def _by_oid(look: PublicationLook) -> dict[int, _LookEntry]:
     """Return the tables' entries in a look, by oid."""
     return {entry["oid"]: entry for entry in look.facts["tables"]}
 
 
-def _missing(entry: _Entry | None) -> str:
+def _missing(entry: _LookEntry | None) -> str:
     """Return the letters of the operations that are not published."""
     published = "" if entry is None else entry["operations"]
     return "".join(op for op in _OPERATIONS if op not in published)

@@ -103,7 +103,7 @@ def type_bases(connection: Connection, oids: Iterable[int]) -> dict[int, dict[st
     return {row.pop("wanted"): row for row in rows}
 
 
-Kind = Literal["enum", "domain", "array", "composite", "range", "multirange"]
+TypeKind = Literal["enum", "domain", "array", "composite", "range", "multirange"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class UserTypeFacts:
     """A user-defined type and the type that it is based on."""
 
     oid: int
-    kind: Kind
+    kind: TypeKind
     #: The base type of a domain, array or range; 0 for the other kinds.
     over_oid: int
 

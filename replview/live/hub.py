@@ -20,8 +20,8 @@ from django.db import Error as DatabaseError
 
 from replview.live import reading
 from replview.live.events import SLOT, Wake, group_of
-from replview.live.reading import Position, ReadResult, Search
-from replview.live.summaries import Names
+from replview.live.reading import Position, ReadResult, TextSearch
+from replview.live.summaries import TableNames
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Subscriber(Protocol):
     """A watcher of a feed."""
 
     @property
-    def search(self) -> Search | None:
+    def search(self) -> TextSearch | None:
         """The text that it filters by and its account's visibility; None without a text."""
 
     def deliver(self, news: ReadResult, feed: "SlotFeed") -> None:
@@ -69,7 +69,7 @@ class SlotFeed:
         self.ready = asyncio.Event()
         #: The number of reads, for tests.
         self.reads = 0
-        self._names = Names()
+        self._names = TableNames()
         self._woken = asyncio.Event()
         self._slot_wanted = self._open_wanted = True
         #: Monotonic time of the last read of the slot's state and the open transactions.
@@ -154,7 +154,7 @@ class SlotFeed:
             for subscriber in list(self.subscribers):
                 subscriber.deliver(news, self)
 
-    def _texts(self) -> set[Search]:
+    def _texts(self) -> set[TextSearch]:
         return {subscriber.search for subscriber in self.subscribers if subscriber.search}
 
 

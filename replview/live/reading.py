@@ -8,7 +8,7 @@ from typing import Any
 from channels.db import DatabaseSyncToAsync
 
 from replview.access.visibility import reading_session, use_visibility
-from replview.live.summaries import Names, Summary, marker, slot_facts
+from replview.live.summaries import Summary, TableNames, marker, slot_facts
 from replview.store.models import Slot
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import matching_text
@@ -19,7 +19,7 @@ READ_LIMIT = 500
 
 
 #: A text to search for, and the visibility of the account that searches.
-Search = tuple[str, Visibility]
+TextSearch = tuple[str, Visibility]
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class ReadResult:
     #: First and last commit_seq of unread transactions, because there were too many.
     skipped: tuple[int, int] | None = None
     #: Search → ids of the transactions whose visible values contain its text.
-    text_hits: dict[Search, set[int]] = field(default_factory=dict)
+    text_hits: dict[TextSearch, set[int]] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -69,7 +69,12 @@ def find_shown(slot_id: int, visibility: Visibility) -> Slot | None:
 
 
 def read_news(
-    position: Position, names: Names, *, with_slot: bool, with_open: bool, texts: Collection[Search]
+    position: Position,
+    names: TableNames,
+    *,
+    with_slot: bool,
+    with_open: bool,
+    texts: Collection[TextSearch],
 ) -> ReadResult:
     """Read everything after ``position``, and move the position to the end."""
     news = ReadResult()
@@ -92,7 +97,7 @@ def read_news(
     return news
 
 
-def find_texts(news: ReadResult, texts: Collection[Search]) -> None:
+def find_texts(news: ReadResult, texts: Collection[TextSearch]) -> None:
     """Find the news that contain these texts; accounts without restrictions share a search."""
     ids = [summary.row.id for summary in (*news.rows, *news.ended)]
     known: dict[tuple[str, Visibility | None], set[int]] = {}
@@ -104,7 +109,7 @@ def find_texts(news: ReadResult, texts: Collection[Search]) -> None:
         news.text_hits[text, visibility] = known[of]
 
 
-def _read_committed(position: Position, names: Names, news: ReadResult) -> None:
+def _read_committed(position: Position, names: TableNames, news: ReadResult) -> None:
     """Read committed transactions; in a backlog only the newest, the others as skipped."""
     incarnation_id = position.incarnation_id
     assert incarnation_id is not None
@@ -122,7 +127,7 @@ def _read_committed(position: Position, names: Names, news: ReadResult) -> None:
         news.rows = names.summaries(rows)
 
 
-def _read_ended(position: Position, names: Names, news: ReadResult) -> None:
+def _read_ended(position: Position, names: TableNames, news: ReadResult) -> None:
     """Read aborted and rolled-back transactions, placed after the last committed one."""
     if position.ended_until is None or position.incarnation_id is None:
         return

@@ -11,7 +11,7 @@ from channels.db import DatabaseSyncToAsync
 from replview.access.visibility import reading_session
 from replview.live.filters import LiveFilter
 from replview.live.reading import READ_LIMIT
-from replview.live.summaries import Names, Summary, marker
+from replview.live.summaries import Summary, TableNames, marker
 from replview.store.models import SlotIncarnation
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import matching_text
@@ -41,7 +41,7 @@ def _is_incarnation_of(slot_id: int, incarnation_id: int) -> bool:
 
 
 def _with_ended(
-    incarnation_id: int, rows: list[TransactionRow], names: Names, newest: bool
+    incarnation_id: int, rows: list[TransactionRow], names: TableNames, newest: bool
 ) -> list[Summary]:
     """Merge rows and, by the time of storing, transactions that ended without a commit_seq."""
     summaries = names.summaries(rows)
@@ -74,7 +74,7 @@ def read_before(
     slot_id: int, incarnation_id: int, before: int | None, filters: LiveFilter, wanted: int
 ) -> HistoryPiece:
     """Return the last ``wanted`` matching transactions before a place (None: the end)."""
-    names = Names()
+    names = TableNames()
     stretch = HistoryPiece(rows=[], markers=[], searched_to=before or 0, searched=0)
     if filters.only_open or not _is_incarnation_of(slot_id, incarnation_id):
         stretch.searched_to = 0
@@ -115,7 +115,7 @@ def read_between(
     slot_id: int, incarnation_id: int, after: int, up_to: int, filters: LiveFilter, limit: int
 ) -> HistoryPiece:
     """Return the newest ``limit`` transactions after one place and up to another."""
-    names = Names()
+    names = TableNames()
     rows: list[TransactionRow] = []
     if _is_incarnation_of(slot_id, incarnation_id):
         rows = history.committed_before(reading_session(), incarnation_id, up_to + 1, limit)[::-1]

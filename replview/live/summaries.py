@@ -106,7 +106,7 @@ def marker(event: EventRow) -> dict[str, object]:
     }
 
 
-class Names:
+class TableNames:
     """A cache of table names by relation id."""
 
     def __init__(self) -> None:

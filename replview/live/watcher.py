@@ -13,7 +13,7 @@ from typing import Any
 from replview.access.visibility import current_visibility
 from replview.live.filters import LiveFilter
 from replview.live.hub import SlotFeed
-from replview.live.reading import ReadResult, Search
+from replview.live.reading import ReadResult, TextSearch
 from replview.live.summaries import Summary
 from replview.store.read.visibility import Visibility
 
@@ -140,7 +140,7 @@ class Watcher:
         self._ready = False
 
     @property
-    def search(self) -> Search | None:
+    def search(self) -> TextSearch | None:
         """Return the text to filter by, and the account's visibility; None without a text."""
         return (self.filters.text, self.visibility) if self.filters.text else None
 

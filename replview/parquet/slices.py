@@ -19,8 +19,8 @@ from replview.text.parsing import table_text
 STATES = ("committed", "snapshot", "message")
 _LISTS = ("states", "searched")
 OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
-Before = Literal["sent", "derived", "full"]
-BEFORE: tuple[Before, ...] = get_args(Before)
+BeforeOrigin = Literal["sent", "derived", "full"]
+BEFORE: tuple[BeforeOrigin, ...] = get_args(BeforeOrigin)
 #: A place in history: a commit_seq, and a change's seq within that transaction.
 SlicePosition = tuple[int, int]
 #: Tables with their masked columns, both sorted; a table occurs under every name it has had.
@@ -37,7 +37,7 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _document(item: "Narrowing | Slice | TableVersion | SliceTable | Range") -> dict[str, Any]:
+def _document(item: "Narrowing | Slice | TableVersion | SliceTable | SliceRange") -> dict[str, Any]:
     return {each.name: _plain(getattr(item, each.name)) for each in fields(item)}
 
 
@@ -117,7 +117,7 @@ class Slice:
     #: Rows before an update: ``sent`` by the server, or ``derived`` from the record, too (slower).
     #: With ``full``, unsent values of rows after an update, or deleted, come from the record as
     #: well.
-    before: Before = "sent"
+    before: BeforeOrigin = "sent"
     #: Scale of the 38-digit decimal that numeric without a precision becomes. A value that does not
     #: fit is null, with its text in ``_pg_raw``. None: such numbers are text.
     numeric_scale: int | None = None
@@ -234,7 +234,7 @@ class SliceTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class SliceRange:
     """A part of a table's changes in a slice: ``after < (commit_seq, seq) <= through``."""
 
     after: SlicePosition

@@ -29,7 +29,7 @@ _HEADER_BYTES = 25
 _ABOUT_DATA = ("22", "23", "54", "P0", "44")
 #: One row of the table ``change``: a change of a transaction, or (without one) a standalone
 #: message.
-_Row = tuple[OpenTransaction | None, ChangeEvent | StandaloneMessage]
+_ChangeOfTransaction = tuple[OpenTransaction | None, ChangeEvent | StandaloneMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class StoreTrial:
             final_lsn=None if transaction is None else transaction.final_lsn,
         )
 
-    def _first_refused(self, changes: Sequence[_Row]) -> tuple[int, str] | None:
+    def _first_refused(self, changes: Sequence[_ChangeOfTransaction]) -> tuple[int, str] | None:
         """Return index and cause of the first refused change (found by bisection), or None."""
         if self._refusal(changes) is None:
             return None
@@ -137,7 +137,7 @@ class StoreTrial:
         cause = self._refusal(changes[low:high])
         return None if cause is None else (low, cause)
 
-    def _refusal(self, changes: Sequence[_Row]) -> str | None:
+    def _refusal(self, changes: Sequence[_ChangeOfTransaction]) -> str | None:
         """Return why changes cannot be stored (kind of error, never a value); None if they can."""
         # Build the rows first: allocating their identifiers uses the connection that is about to
         # copy.
@@ -172,7 +172,7 @@ class StoreTrial:
         return CopiedTransaction(identifier, 0, now_us(), transaction.xid, "receiving")
 
 
-def _rows_of(event: Event) -> list[_Row]:
+def _rows_of(event: Event) -> list[_ChangeOfTransaction]:
     if isinstance(event, ChangeRun):
         return [(event.transaction, change) for change in event.changes]
     return [(None, event)] if isinstance(event, StandaloneMessage) else []

@@ -24,7 +24,7 @@ from pathlib import Path
 _LOOK_SECONDS = 0.02
 
 #: The action of an armed point.
-Action = Callable[[], object]
+FailAction = Callable[[], object]
 
 
 class Point(StrEnum):
@@ -53,7 +53,7 @@ class FailpointReached(Exception):
 
 
 #: The armed points; None: no point is armed.
-actions: Mapping[Point, Action] | None = None
+actions: Mapping[Point, FailAction] | None = None
 
 
 def failpoint(point: Point) -> None:
@@ -80,7 +80,7 @@ def _pause(file: Path) -> None:
 class _AtTime:
     """An action that runs only when its point is reached for the Nth time."""
 
-    def __init__(self, number: int, action: Action) -> None:
+    def __init__(self, number: int, action: FailAction) -> None:
         self._left = number
         self._action = action
         self._lock = threading.Lock()
@@ -93,7 +93,7 @@ class _AtTime:
             self._action()
 
 
-def read_failpoints(environ: Mapping[str, str]) -> dict[Point, Action] | None:
+def read_failpoints(environ: Mapping[str, str]) -> dict[Point, FailAction] | None:
     """Return the points that the environment arms; None where it arms none.
 
     Raises ``ValueError`` for a point or action that does not exist, and where neither tests nor
@@ -110,7 +110,7 @@ def read_failpoints(environ: Mapping[str, str]) -> dict[Point, Action] | None:
     return dict(map(_read_one, text.split(",")))
 
 
-def _read_one(text: str) -> tuple[Point, Action]:
+def _read_one(text: str) -> tuple[Point, FailAction]:
     name, _, done = text.strip().partition("=")
     try:
         point = Point(name)
@@ -119,7 +119,7 @@ def _read_one(text: str) -> tuple[Point, Action]:
         raise ValueError(f"REPLVIEW_FAILPOINTS: no point is named {name!r}: {known}") from None
     words, _, number = done.partition("@")
     kind, _, file = words.partition(":")
-    action: Action
+    action: FailAction
     if words == "kill":
         action = kill
     elif words == "raise":

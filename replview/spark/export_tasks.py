@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 
 from replview.parquet.writing.exporting import WriteParts
-from replview.parquet.writing.files import FilePart, PartWriter, Written, check_rows
+from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile, check_rows
 from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.spark.planned_files import PlannedFiles, told_in
@@ -73,7 +73,7 @@ def writing(where: str | None, name: str) -> Iterator[WriteParts | None]:
 def write_parts(
     spark: Any, writer: PartWriter, parts: Sequence[FilePart], dsn: str | None,
     cancelled: Callable[[], bool],
-) -> Iterator[Written | None]:  # fmt: skip
+) -> Iterator[WrittenFile | None]:  # fmt: skip
     """Yield each file when it appears, and again with its checksum once its dataset is written.
 
     None is yielded regularly, so that the caller can report progress. Raises what
@@ -113,7 +113,7 @@ class _Frames:
     writer: PartWriter
     tag: str
 
-    def written(self, parts: Sequence[FilePart]) -> list[Written]:
+    def written(self, parts: Sequence[FilePart]) -> list[WrittenFile]:
         """Write the files of one dataset."""
         relation = parts[0].relation_id
         table = None if relation is None else self.writer.tables[relation]
@@ -134,11 +134,11 @@ class _Frames:
             lines = reader.load().mapInArrow(write, "written string").collect()
         except Exception as error:
             raise _problem(error) from error
-        found = [Written(**orjson.loads(line[0])) for line in lines]
+        found = [WrittenFile(**orjson.loads(line[0])) for line in lines]
         self._check(found, parts)
         return found
 
-    def _check(self, found: Sequence[Written], parts: Sequence[FilePart]) -> None:
+    def _check(self, found: Sequence[WrittenFile], parts: Sequence[FilePart]) -> None:
         for each in found:
             if self.writer.target.size(each.path) != each.bytes:
                 raise TargetProblem(
@@ -179,21 +179,22 @@ class _Appearing:
         self._every_seconds = _COUNT_SECONDS if local else _COUNT_ELSEWHERE_SECONDS
         self._next = time.monotonic() + self._every_seconds
 
-    def without(self, written: list[Written]) -> list[Written]:
+    def without(self, written: list[WrittenFile]) -> list[WrittenFile]:
         """Return these files, and do not report them again."""
         for each in written:
             self._wanted.pop(each.path, None)
         return written
 
-    def files(self) -> Iterator[Written]:
+    def files(self) -> Iterator[WrittenFile]:
         """Yield files that were not reported yet."""
         if time.monotonic() < self._next:
             return
         for path, size in self._sizes().items():
             if (part := self._wanted.pop(path, None)) is not None:
                 rows = part.within.rows
-                yield Written(path=path, dataset=part.dataset, rows=rows, changes=rows, bytes=size,
-                              sha256="")  # fmt: skip
+                yield WrittenFile(
+                    path=path, dataset=part.dataset, rows=rows, changes=rows, bytes=size, sha256=""
+                )
         self._next = time.monotonic() + self._every_seconds
 
     def _sizes(self) -> dict[str, int]:

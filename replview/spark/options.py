@@ -16,11 +16,16 @@ from pyspark.sql.types import StructType
 from decoder.scalars import LSN
 from replview.parquet.archive import deleted
 from replview.parquet.reading import connect, cut, read_typed, read_untyped
-from replview.parquet.reading.connecting import Connection, StoreProblem, did_you_mean, store_dsn
+from replview.parquet.reading.connecting import (
+    StoreConnection,
+    StoreProblem,
+    did_you_mean,
+    store_dsn,
+)
 from replview.parquet.reading.masks import asked_masks, with_rules
 from replview.parquet.reading.places import ends, everything
 from replview.parquet.reading.resolving import known_tables
-from replview.parquet.slices import BEFORE, STATES, Masked, Narrowing, Range, Slice, SliceTable
+from replview.parquet.slices import BEFORE, STATES, Masked, Narrowing, Slice, SliceRange, SliceTable
 from replview.parquet.writing import manifests
 from replview.parquet.writing.targets import Target
 from replview.spark.planned_files import PlannedFiles, in_schema
@@ -68,7 +73,7 @@ class Options:
     #: Connection string; not shown, since it may hold a password.
     dsn: str = field(repr=False)
 
-    def shown(self, connection: Connection, part: Slice) -> Slice:
+    def shown(self, connection: StoreConnection, part: Slice) -> Slice:
         """Return the slice without tables and columns that must stay hidden."""
         if self.excluded:
             names = known_tables(connection, part)
@@ -233,13 +238,13 @@ class StorePartition(InputPartition):
 
     part: Slice
     table: SliceTable | None
-    within: Range
+    within: SliceRange
     #: Manifest of the archive's slice that has the rows; empty if the store has them.
     manifest: str = ""
 
 
 def planned(
-    connection: Connection, part: Slice, table: SliceTable | None, options: Options
+    connection: StoreConnection, part: Slice, table: SliceTable | None, options: Options
 ) -> list[StorePartition]:
     """Return non-empty partitions with even numbers of changes, in the order of history.
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import StoreProblem
-from replview.parquet.slices import Range, Slice, SliceTable
+from replview.parquet.slices import Slice, SliceRange, SliceTable
 from replview.parquet.writing.exporting import lost_store
-from replview.parquet.writing.files import FilePart, PartWriter, Written, rows_of, schema_of
+from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile, rows_of, schema_of
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
@@ -48,7 +48,9 @@ class PlannedFiles:
     def from_json(cls, text: str) -> Self:
         """Read a plan from JSON."""
         part_of, table, parts = orjson.loads(text)
-        found = (FilePart(**{**each, "within": Range.from_json(each["within"])}) for each in parts)
+        found = (
+            FilePart(**{**each, "within": SliceRange.from_json(each["within"])}) for each in parts
+        )
         return cls(Slice.from_json(part_of), table and SliceTable.from_json(table), tuple(found))
 
     @property
@@ -71,7 +73,7 @@ class PlannedFiles:
                 numbers = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
                 yield pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=schema)
 
-    def write(self, url: str, batches: Iterator[pa.RecordBatch]) -> Iterator[Written]:
+    def write(self, url: str, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile]:
         """Write the file that these rows belong to, over an existing one."""
         first = next(batches, None)
         if first is None:

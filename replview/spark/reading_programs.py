@@ -13,7 +13,7 @@ from replview.parquet.writing.filesystems import SAME_SCHEMES
 from replview.spark.quoting import double, literal, py, py_list, spark_address, tick
 
 #: A root's folder (a path or URL) and its ``_schema.json``.
-Root = tuple[str, Mapping[str, Any]]
+RootSchema = tuple[str, Mapping[str, Any]]
 
 _READ = """\
 import pyarrow as pa
@@ -59,13 +59,13 @@ _NEEDS_S3A = (
 )
 
 
-def readable(roots: Sequence[Root]) -> list[Root]:
+def readable(roots: Sequence[RootSchema]) -> list[RootSchema]:
     """Return the roots that can be read with the last one: columns have the same names in both."""
     own = source_names(roots[-1][1])
     return [each for each in roots if _agree(source_names(each[1]), own)]
 
 
-def one_document(roots: Sequence[Root]) -> dict[str, object]:
+def one_document(roots: Sequence[RootSchema]) -> dict[str, object]:
     """Return a schema for all roots: the last one's columns, then those of earlier ones."""
     last = roots[-1][1]
     types = _types(roots)
@@ -80,7 +80,7 @@ def below(target: str, path: str) -> str:
     return f"{place.rstrip('/')}/{path}{mark}{options}"
 
 
-def read_by_arrow(roots: Sequence[Root]) -> str:
+def read_by_arrow(roots: Sequence[RootSchema]) -> str:
     """Return a program that reads the rows into ``table``."""
     folders = [arrow_url(folder) for folder, _ in roots]
     if len(folders) == 1:
@@ -100,7 +100,7 @@ def _options(url: str) -> dict[str, str]:
     return dict(parse_qsl(url.partition("?")[2])) if url.startswith("s3") else {}
 
 
-def read_by_duckdb(roots: Sequence[Root]) -> str:
+def read_by_duckdb(roots: Sequence[RootSchema]) -> str:
     """Return the part after FROM that reads all rows."""
     if len(roots) == 1:
         return parquet_files(roots[0][0])
@@ -153,7 +153,7 @@ def spark_options(url: str) -> str:
     )
 
 
-def read_by_spark(roots: Sequence[Root]) -> str:
+def read_by_spark(roots: Sequence[RootSchema]) -> str:
     """Return a program that reads the rows into ``changes``."""
     if len(roots) == 1:
         folder, document = roots[0]
@@ -193,13 +193,13 @@ def _ddl(document: Mapping[str, Any]) -> str:
     return ", ".join(f"{tick(each['name'])} {each['type']}" for each in every)
 
 
-def retyped(roots: Sequence[Root]) -> list[str]:
+def retyped(roots: Sequence[RootSchema]) -> list[str]:
     """Return the columns, as named in the files, that are text when roots are read together."""
     several = [(name, types) for name, types in _types(roots).items() if len({*types}) > 1]
     return [name for name, types in several if _one(types) == "string"]
 
 
-def _types(roots: Sequence[Root]) -> dict[str, list[str]]:
+def _types(roots: Sequence[RootSchema]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for _, document in roots:
         for each in document["columns"]:

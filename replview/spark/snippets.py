@@ -24,7 +24,7 @@ from replview.spark.quoting import (
     tick,
 )
 from replview.spark.reading_programs import (
-    Root,
+    RootSchema,
     arrow_url,
     below,
     duckdb_secret,
@@ -163,7 +163,7 @@ def snippets(
     document: Mapping[str, Any],
     destination: str = "copy_of_table",
     *,
-    before: Sequence[Root] = (),
+    before: Sequence[RootSchema] = (),
     events: bool = True,
 ) -> list[Snippet]:
     """Return the programs for the dataset at ``folder`` (a path or URL), by its ``_schema.json``.
@@ -177,12 +177,12 @@ def snippets(
     return given.of_changes() + ([] if why_no_table(roots) else given.of_table())
 
 
-def _note(roots: Sequence[Root]) -> str:
+def _note(roots: Sequence[RootSchema]) -> str:
     """Return the note about rows that are not complete; empty if all are."""
     return "" if all(document.get("whole") for _, document in roots) else _AS_SENT
 
 
-def why_no_table(roots: Sequence[Root]) -> str:
+def why_no_table(roots: Sequence[RootSchema]) -> str:
     """Return why no program can compute the table as of the slice's end; empty if one can."""
     shapes = [shape for _, document in roots for shape in document.get("versions", ())]
     keys = {tuple(shape["key_columns"]) for shape in shapes} - {()}
@@ -208,7 +208,7 @@ def _key(document: Mapping[str, Any]) -> list[str]:
 class _Programs:
     document: Mapping[str, Any]
     destination: str
-    roots: Sequence[Root]
+    roots: Sequence[RootSchema]
     events: bool
 
     @property

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from replview.parquet.archive.deleted import counts, pieces, resolved
 from replview.parquet.reading import StoreProblem, connect
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.places import conditions, counted, wanted_operations
 from replview.parquet.reading.resolving import chosen
 from replview.parquet.slices import Slice, SliceTable
@@ -96,19 +96,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows in the order of history."""
         yield from read_partition(partition, self._options, self._schema)
 
-    def _part(self, connection: Connection, incarnation: int, after: int, through: int) -> Slice:
+    def _part(
+        self, connection: StoreConnection, incarnation: int, after: int, through: int
+    ) -> Slice:
         asked = {**self._options.asked, "incarnation": incarnation}
         found = resolved(connection, **asked, after_seq=after, through_seq=through)
         return self._options.shown(connection, found)
 
-    def _stored(self, connection: Connection) -> Offset:
+    def _stored(self, connection: StoreConnection) -> Offset:
         """Return how far each incarnation goes, or the chosen one."""
         part = resolved(connection, **self._options.asked)
         only = self._options.asked["incarnation"]
         rows = connection.execute(_INCARNATIONS, [part.incarnation_id]).fetchall()
         return {str(number): int(seq) for number, seq in rows if only in (None, number)}
 
-    def _limited(self, connection: Connection, start: Offset, end: Offset, most: int) -> Offset:
+    def _limited(
+        self, connection: StoreConnection, start: Offset, end: Offset, most: int
+    ) -> Offset:
         """Return the offset after at most ``most`` changes, but at least one transaction.
 
         Windows of doubling size are counted in turn, so the cost depends on what is taken, not on
@@ -129,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return reached
 
     def _counts(
-        self, connection: Connection, whole: Slice, part: Slice
+        self, connection: StoreConnection, whole: Slice, part: Slice
     ) -> Iterator[tuple[int, int]]:
         """Yield each transaction of a part of the backlog with its number of changes."""
         relation = None if self._table is None else self._table.relation_id
@@ -147,7 +151,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # Planning raises the problem, with everything that is lost.
                 planned(connection, whole, self._table, self._options)
 
-    def _check_shape(self, connection: Connection, part: Slice) -> None:
+    def _check_shape(self, connection: StoreConnection, part: Slice) -> None:
         """Raise ``StoreProblem`` if columns changed, since new ones would be lost."""
         if self._table is None:
             return

@@ -17,7 +17,7 @@ _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
 _LONGEST = 4_000
 
-Job = Export | HistoryJob
+RecordedJob = Export | HistoryJob
 Row = TypeVar("Row", bound=Export | HistoryJob)
 
 
@@ -45,20 +45,20 @@ def tables_words(tables: Sequence[str]) -> str:
     return ", ".join(names[:3]) + more if names else "all tables"
 
 
-def failed(row: Job) -> Sentence:
+def failed(row: RecordedJob) -> Sentence:
     """Return the sentence of a failed job: cause and remedy."""
     following = as_next(row.problem_remedy) or "see the log."
     return Sentence(level="now", title="Failed:", cause=f"{row.problem_cause}.", next=following)
 
 
-def if_ended(request: HttpRequest, row: Job) -> HttpResponse | None:
+def if_ended(request: HttpRequest, row: RecordedJob) -> HttpResponse | None:
     """Make the browser reload the page of a job that ended while it polled; else return None."""
     if request.headers.get("HX-Request") == "true" and not row.waits:
         return HttpResponse(headers={"HX-Refresh": "true"})
     return None
 
 
-def log_of(row: Job) -> HttpResponse:
+def log_of(row: RecordedJob) -> HttpResponse:
     """Return the end of a job's log, where this machine has it. Raises ``Http404``."""
     path = Path(row.log_path or "/nowhere")
     try:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from django.urls import get_resolver
 
-from replview.access.shares import Application, Receive, Scope, Send, refuse
+from replview.access.shares import Application, AsgiScope, Receive, Send, refuse
 
 #: Most bytes accepted; Django's own limit applies only to what it parses.
 MOST_BYTES = 1_100_000
@@ -31,7 +31,7 @@ class BoundedRequests:
         self._most_bytes = most_bytes
         self._patience_seconds = patience_seconds
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Refuse a request whose Content-Length is too large; count the bytes of any other."""
         named = (value for name, value in scope.get("headers", ()) if name == b"content-length")
         if int(next((value[:20] for value in named if value.isdigit()), 0)) > self._most_bytes:

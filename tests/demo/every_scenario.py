@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from replview.demo.workload import ddl, janitor, tills, two_phase
 from replview.demo.workload.material import Material, invent
 from replview.demo.workload.runner import of_session
-from replview.demo.workload.session import Session, WorkloadCounts, connect
+from replview.demo.workload.session import WorkloadCounts, WorkloadSession, connect
 
 
 def run_every_scenario_once(dsn: str, *, seed: int = 1) -> list[str]:
@@ -39,9 +39,9 @@ def run_every_scenario_once(dsn: str, *, seed: int = 1) -> list[str]:
 
 
 @contextmanager
-def _opened(dsn: str, name: str, seed: int, material: Material) -> Iterator[Session]:
+def _opened(dsn: str, name: str, seed: int, material: Material) -> Iterator[WorkloadSession]:
     with connect(dsn, name) as conn:
-        yield Session(
+        yield WorkloadSession(
             conn,
             rng=random.Random(f"{seed} {name}"),
             material=material,
@@ -51,7 +51,7 @@ def _opened(dsn: str, name: str, seed: int, material: Material) -> Iterator[Sess
         )
 
 
-def _settle(session: Session) -> list[str]:
+def _settle(session: WorkloadSession) -> list[str]:
     many = two_phase.MANY_PAYMENTS
     for payments, slip, commit in ((20, False, True), (20, True, False), (many, True, True)):
         gid = two_phase.prepare_settlement(session, payments=payments, slip=slip)
@@ -59,14 +59,14 @@ def _settle(session: Session) -> list[str]:
     return ["settle_payments", "hear_from_bank"]
 
 
-def _change_schema(session: Session) -> list[str]:
+def _change_schema(session: WorkloadSession) -> list[str]:
     for cycle in ddl.CYCLES:
         for _ in cycle.steps:
             ddl.take_step(session, cycle)
     return ["change_schema"]
 
 
-def _clean_up(session: Session) -> list[str]:
+def _clean_up(session: WorkloadSession) -> list[str]:
     janitor.clean_up(session)
     janitor.delete_old(session, "orders", keep=600)
     janitor.delete_old_customers(session, keep=0)

@@ -14,7 +14,7 @@ from replview.demo.workload import ddl, janitor, orders, two_phase
 from replview.demo.workload.material import invent
 from replview.demo.workload.schema import ADVISORY_LOCK, TABLES, NotOurDatabase
 from replview.demo.workload.seed import prepare
-from replview.demo.workload.session import Session, Stopping, WorkloadCounts, minute_line
+from replview.demo.workload.session import Stopping, WorkloadCounts, WorkloadSession, minute_line
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.support.copied_clusters import copied
 
@@ -48,8 +48,8 @@ def conn(server: EmbeddedPostgres) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def session(conn: psycopg.Connection) -> Session:
-    return Session(
+def session(conn: psycopg.Connection) -> WorkloadSession:
+    return WorkloadSession(
         conn,
         rng=random.Random(7),
         material=invent(7),
@@ -77,7 +77,7 @@ def test_a_database_that_is_not_ours_is_refused(server: EmbeddedPostgres, theirs
         assert conn.execute("SELECT to_regclass('customers')").fetchone() == (None,)
 
 
-def test_left_over_prepared_transactions_are_resolved(session: Session) -> None:
+def test_left_over_prepared_transactions_are_resolved(session: WorkloadSession) -> None:
     two_phase.prepare_settlement(session, payments=5)
     two_phase.prepare_settlement(session, payments=5)
     session.execute("BEGIN")
@@ -92,7 +92,7 @@ def test_left_over_prepared_transactions_are_resolved(session: Session) -> None:
 
 
 def test_a_running_workload_keeps_its_prepared_transactions(
-    session: Session, server: EmbeddedPostgres
+    session: WorkloadSession, server: EmbeddedPostgres
 ) -> None:
     gid = two_phase.prepare_settlement(session, payments=5)
     with psycopg.connect(server.dsn("shop"), autocommit=True) as running:
@@ -102,7 +102,7 @@ def test_a_running_workload_keeps_its_prepared_transactions(
     two_phase.finish(session.conn, gid, commit=True)
 
 
-def test_at_most_three_are_prepared_at_once(session: Session) -> None:
+def test_at_most_three_are_prepared_at_once(session: WorkloadSession) -> None:
     for _ in range(6):
         two_phase.settle_payments(session)
 
@@ -118,7 +118,9 @@ def test_a_prepared_transaction_is_due_after_ten_to_sixty_seconds() -> None:
 
 
 @pytest.mark.parametrize("cycle", ddl.CYCLES, ids=lambda cycle: f"{cycle.table} {cycle.column}")
-def test_a_schema_cycle_returns_to_its_beginning(session: Session, cycle: ddl.Cycle) -> None:
+def test_a_schema_cycle_returns_to_its_beginning(
+    session: WorkloadSession, cycle: ddl.Cycle
+) -> None:
     seen = []
     for _ in cycle.steps:
         seen.append(cycle.state(session.conn))
@@ -129,7 +131,7 @@ def test_a_schema_cycle_returns_to_its_beginning(session: Session, cycle: ddl.Cy
 
 
 def test_a_worn_out_table_gets_no_more_columns(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: WorkloadSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ddl, "MOST_COLUMN_NUMBERS", 5)
 
@@ -137,7 +139,7 @@ def test_a_worn_out_table_gets_no_more_columns(
 
 
 def test_a_schema_change_gives_up_on_a_locked_table(
-    session: Session, server: EmbeddedPostgres
+    session: WorkloadSession, server: EmbeddedPostgres
 ) -> None:
     session.execute("SET lock_timeout = '100ms'")
     with psycopg.connect(server.dsn("shop")) as other:
@@ -148,7 +150,7 @@ def test_a_schema_change_gives_up_on_a_locked_table(
 
 
 def test_the_janitor_keeps_tables_bounded(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: WorkloadSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(janitor.KEEP, "orders", 100)
     monkeypatch.setattr(janitor, "KEEP_CUSTOMERS", 200)
@@ -164,7 +166,7 @@ def test_the_janitor_keeps_tables_bounded(
     assert session.value("SELECT count(*) FROM page_views") == 0
 
 
-def test_a_pause_ends_when_the_workload_stops(session: Session) -> None:
+def test_a_pause_ends_when_the_workload_stops(session: WorkloadSession) -> None:
     session.hurry = False
     threading.Timer(0.05, session.stop.set).start()
 
@@ -177,7 +179,7 @@ def test_the_same_seed_invents_the_same_people() -> None:
     assert invent(3) != invent(4)
 
 
-def test_stock_never_runs_out(session: Session) -> None:
+def test_stock_never_runs_out(session: WorkloadSession) -> None:
     for _ in range(400):
         session.execute(orders.RESERVE, (4, 4, "MUG-350-BL", "berlin"))
 

@@ -18,7 +18,7 @@ from replview.parquet.writing.manifests import Manifest, manifests
 from replview.parquet.writing.targets import Target
 from replview.spark.archive_job import count
 from replview.store.models import AbortedSubtransaction, Change, Relation, Transaction
-from replview.store.retention.archive import Counts, counts_of, difference
+from replview.store.retention.archive import SliceCounts, counts_of, difference
 from tests.spark.awkward import write_awkward
 
 
@@ -124,7 +124,7 @@ def test_what_is_counted_in_the_files_is_what_the_store_counts(whole: Slice, tmp
         document = target.read_bytes(f"{incarnation_folder(whole)}/_manifests/{name}.json")
         manifest = Manifest(orjson.loads(document or b""))
         counts = count(target, manifest)
-        there = Counts(counts["transactions"], {(o, op): n for o, op, n in counts["changes"]})
+        there = SliceCounts(counts["transactions"], {(o, op): n for o, op, n in counts["changes"]})
         ends = manifest.document["commit_seq"]
         here = counts_of(whole.incarnation_id, ends["after"], ends["through"])
         assert difference(here, there) == ""

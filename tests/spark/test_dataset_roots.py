@@ -25,7 +25,7 @@ from replview.spark.history.snapshots import as_of, schema_versions
 from replview.spark.sessions import SparkProblem
 from replview.spark.snippets import snippets
 from replview.store.models import Relation
-from replview.store.retention.archive import Counts, counts_of, difference
+from replview.store.retention.archive import SliceCounts, counts_of, difference
 from tests.spark.exporting import archived
 
 pytestmark = pytest.mark.slow
@@ -125,7 +125,7 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
         there = count(Target.of(str(tmp_path)), one)
         stored = counts_of(whole.incarnation_id, seqs["after"], seqs["through"])
         changes = {(oid, op): number for oid, op, number in there["changes"]}
-        assert difference(stored, Counts(there["transactions"], changes)) == ""
+        assert difference(stored, SliceCounts(there["transactions"], changes)) == ""
 
     # A row's history and a transaction, over all roots, in the server's texts.
     oid = Relation.objects.get(table="t").oid

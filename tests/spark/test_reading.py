@@ -11,7 +11,7 @@ from replview.parquet import reading
 from replview.parquet.reading import batches as batching
 from replview.parquet.reading import resolving, transactions, typed_query
 from replview.parquet.reading.cutting import cut_tables
-from replview.parquet.slices import Narrowing, Range, Slice, SliceTable
+from replview.parquet.slices import Narrowing, Slice, SliceRange, SliceTable
 from replview.parquet.writing.planning import ExportPlan
 from replview.store.models import Change, LargeValue, Transaction
 from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
@@ -105,7 +105,7 @@ def test_ranges_are_even_whole_and_cut_within_one_large_transaction(source, reco
         reading.cut(store, whole, table, rows_per_part=150),
         reading.cut(store, whole, table, rows_per_part=150, by_day=True),
     ):
-        assert ranges == [Range.from_json(each.to_json()) for each in ranges]
+        assert ranges == [SliceRange.from_json(each.to_json()) for each in ranges]
         parts = [as_rows(reading.read_typed(store, whole, table, each)) for each in ranges]
         assert [row for rows in parts for row in rows] == everything
         assert [len(rows) for rows in parts] == [each.rows for each in ranges]

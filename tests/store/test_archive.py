@@ -23,7 +23,14 @@ from replview.store.read.coverage import coverage_of
 from replview.store.retention import archive, archived
 from replview.store.retention import deletion as retention
 from replview.store.retention import size as store_size
-from replview.store.retention.archive import Counts, counts_of, difference, fail, move, next_step
+from replview.store.retention.archive import (
+    SliceCounts,
+    counts_of,
+    difference,
+    fail,
+    move,
+    next_step,
+)
 from replview.text.formats import day_second_words
 from replview.ui.templatetags.evidence import coverage_words
 from tests.support.days import Days, days_ago, the
@@ -117,13 +124,15 @@ def test_rows_are_counted_not_what_was_noted_of_them(days: Days) -> None:
 
 def test_the_mark_stays_where_the_archive_has_something_else(days: Days) -> None:
     stored = counts_of(days.incarnation.pk, 0, 4)
-    assert stored == Counts(4, {(16384, "insert"): 4})
-    assert difference(stored, Counts(4, {(16384, "insert"): 4})) == ""
+    assert stored == SliceCounts(4, {(16384, "insert"): 4})
+    assert difference(stored, SliceCounts(4, {(16384, "insert"): 4})) == ""
     assert "3 inserts of the table with oid 16384" in difference(
-        stored, Counts(4, {(16384, "insert"): 3})
+        stored, SliceCounts(4, {(16384, "insert"): 3})
     )
-    assert "1 deletes" in difference(stored, Counts(4, {**stored.changes, (16384, "delete"): 1}))
-    assert "3 transactions" in difference(stored, Counts(3, stored.changes))
+    assert "1 deletes" in difference(
+        stored, SliceCounts(4, {**stored.changes, (16384, "delete"): 1})
+    )
+    assert "3 transactions" in difference(stored, SliceCounts(3, stored.changes))
     step = next_step()
     assert step is not None
     fail(step, "no space is left there", "make room")

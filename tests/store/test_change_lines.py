@@ -21,7 +21,7 @@ from replview.store.models import (
 )
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.csv_lines import COLUMNS
-from replview.store.read.changes.scan import Found
+from replview.store.read.changes.scan import ChangeInTransaction
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.rows import ChangeRow
 from replview.store.retention.tidy import make_partitions
@@ -200,7 +200,7 @@ def test_the_store_writes_what_is_small_and_whole(history, written, monkeypatch)
     ours: list[ChangeRow] = []
     record = RecordWriter.record
 
-    def noted(writer: RecordWriter, found: Found) -> dict[str, Any]:
+    def noted(writer: RecordWriter, found: ChangeInTransaction) -> dict[str, Any]:
         ours.append(found[1])
         return record(writer, found)
 

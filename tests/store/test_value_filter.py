@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereProblem
+from replview.store.read.value_filter import Condition, TextValue, ValueFilter, WhereProblem
 
 ANY = None
 
@@ -19,29 +19,38 @@ def one(text: str) -> Condition:
 @pytest.mark.parametrize(
     ("text", "condition"),
     [
-        ("status = paid", Condition("status", "=", Value("paid"))),
-        ("amount>=100.50", Condition("amount", ">=", Value("100.50"))),
-        ("a <> b", Condition("a", "!=", Value("b"))),
-        ("note ~ at the door", Condition("note", "~", Value("at the door"))),
-        ("note = 'salt and pepper'", Condition("note", "=", Value("salt and pepper"))),
-        ("note = 'it''s'", Condition("note", "=", Value("it's"))),
-        ("note = ''", Condition("note", "=", Value(""))),
-        ("note = 'null'", Condition("note", "=", Value("null"))),
+        ("status = paid", Condition("status", "=", TextValue("paid"))),
+        ("amount>=100.50", Condition("amount", ">=", TextValue("100.50"))),
+        ("a <> b", Condition("a", "!=", TextValue("b"))),
+        ("note ~ at the door", Condition("note", "~", TextValue("at the door"))),
+        ("note = 'salt and pepper'", Condition("note", "=", TextValue("salt and pepper"))),
+        ("note = 'it''s'", Condition("note", "=", TextValue("it's"))),
+        ("note = ''", Condition("note", "=", TextValue(""))),
+        ("note = 'null'", Condition("note", "=", TextValue("null"))),
         ("note = null", Condition("note", "is null")),
         ("note != NULL", Condition("note", "is not null")),
         ("note IS  NULL", Condition("note", "is null")),
         ("note is not null", Condition("note", "is not null")),
-        ('"odd name" = x', Condition("odd name", "=", Value("x"))),
+        ('"odd name" = x', Condition("odd name", "=", TextValue("x"))),
         ('"a""b" changed', Condition('a"b', "changed")),
         ("status changed", Condition("status", "changed")),
-        ("status: pending -> paid", Condition("status", "->", Value("paid"), Value("pending"))),
-        ("status: pending → paid", Condition("status", "->", Value("paid"), Value("pending"))),
-        ("status: * -> paid", Condition("status", "->", Value("paid"), ANY)),
-        ("status: null->*", Condition("status", "->", ANY, Value(None))),
-        ("status: '*' -> 'a -> b'", Condition("status", "->", Value("a -> b"), Value("*"))),
+        (
+            "status: pending -> paid",
+            Condition("status", "->", TextValue("paid"), TextValue("pending")),
+        ),
+        (
+            "status: pending → paid",
+            Condition("status", "->", TextValue("paid"), TextValue("pending")),
+        ),
+        ("status: * -> paid", Condition("status", "->", TextValue("paid"), ANY)),
+        ("status: null->*", Condition("status", "->", ANY, TextValue(None))),
+        ("status: '*' -> 'a -> b'", Condition("status", "->", TextValue("a -> b"), TextValue("*"))),
         ("status: * -> *", Condition("status", "changed")),
-        ("created_at > 2026-11-20 07:57", Condition("created_at", ">", Value("2026-11-20 07:57"))),
-        ("changed = 1", Condition("changed", "=", Value("1"))),
+        (
+            "created_at > 2026-11-20 07:57",
+            Condition("created_at", ">", TextValue("2026-11-20 07:57")),
+        ),
+        ("changed = 1", Condition("changed", "=", TextValue("1"))),
     ],
 )
 def test_what_is_typed(text, condition) -> None:
@@ -81,9 +90,9 @@ def test_nothing_typed_lets_everything_through() -> None:
 
 _texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
 _columns = _texts.filter(bool)
-_values = st.builds(Value, st.none() | _texts)
+_values = st.builds(TextValue, st.none() | _texts)
 _plain = st.builds(
-    Condition, _columns, st.sampled_from(["=", "!=", "<", ">=", "~"]), st.builds(Value, _texts)
+    Condition, _columns, st.sampled_from(["=", "!=", "<", ">=", "~"]), st.builds(TextValue, _texts)
 )
 _moved = st.builds(Condition, _columns, st.just("->"), _values, _values | st.none())
 _stated = st.builds(Condition, _columns, st.sampled_from(["changed", "is null", "is not null"]))

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from replview.runtime import failpoints
-from replview.runtime.failpoints import Action, Point
+from replview.runtime.failpoints import FailAction, Point
 
 
 def environment(points: Mapping[Point, str]) -> dict[str, str]:
@@ -20,7 +20,7 @@ def pause(file: Path, *, time: int = 1) -> str:
 
 
 @contextmanager
-def armed(point: Point, action: Action) -> Iterator[None]:
+def armed(point: Point, action: FailAction) -> Iterator[None]:
     """Arm a point of this process for the block."""
     former = failpoints.actions
     failpoints.actions = {**(former or {}), point: action}

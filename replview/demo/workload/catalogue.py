@@ -4,13 +4,13 @@ import json
 
 from replview.demo.workload.material import WAREHOUSES
 from replview.demo.workload.scenarios import paced
-from replview.demo.workload.session import Session
+from replview.demo.workload.session import WorkloadSession
 
 INSERT_NOTE = "INSERT INTO audit_notes (subject, author, body) VALUES (%s, %s, %s)"
 
 
 @paced(weight=4, shows="an insert under FULL, one in five with a large text")
-def write_note(session: Session) -> None:
+def write_note(session: WorkloadSession) -> None:
     """Insert a note, mostly short."""
     rng = session.rng
     length = rng.randint(8_500, 11_000) if rng.random() < 0.2 else rng.randint(40, 300)
@@ -20,7 +20,7 @@ def write_note(session: Session) -> None:
 
 
 @paced(weight=1, shows="under FULL, a large text unchanged: the old row carries it, the new not")
-def resolve_long_note(session: Session) -> None:
+def resolve_long_note(session: WorkloadSession) -> None:
     """Update a long note without changing its text; insert one if there is none."""
     note_id = session.value(
         "SELECT id FROM audit_notes WHERE length(body) > 8000"
@@ -35,7 +35,7 @@ def resolve_long_note(session: Session) -> None:
 
 
 @paced(weight=1, shows="a delete under FULL: the whole old row is sent")
-def delete_note(session: Session) -> None:
+def delete_note(session: WorkloadSession) -> None:
     """Delete the oldest note."""
     session.claim("/notes/delete")
     session.execute(
@@ -45,7 +45,7 @@ def delete_note(session: Session) -> None:
 
 
 @paced(weight=4, shows="inserts in a second schema, into a table under NOTHING")
-def read_sensors(session: Session) -> None:
+def read_sensors(session: WorkloadSession) -> None:
     """Insert readings of one to three sensors."""
     rng = session.rng
     for device in rng.sample(range(16), rng.randint(1, 3)):
@@ -62,20 +62,20 @@ def read_sensors(session: Session) -> None:
 
 
 @paced(weight=1, shows="a transaction that is a message and nothing else")
-def announce(session: Session) -> None:
+def announce(session: WorkloadSession) -> None:
     """Emit a message in a transaction without a change."""
     session.claim("/announcements", actor=session.rng.choice(("alice", "emil")))
 
 
 @paced(weight=0.6, discard=True, shows="a message outside any transaction: it survives a rollback")
-def open_till(session: Session) -> None:
+def open_till(session: WorkloadSession) -> None:
     """Emit a message outside the transaction, which is then rolled back."""
     content = json.dumps({"till": f"berlin-{session.rng.randint(1, 6)}", "event": "drawer opened"})
     session.execute("SELECT pg_logical_emit_message(false, 'till', %s)", (content,))
 
 
 @paced(weight=5, shows="an update of products that leaves its manual (10 kB) unchanged: not sent")
-def reprice_product(session: Session) -> None:
+def reprice_product(session: WorkloadSession) -> None:
     """Change a price, within 4 and 90."""
     sku = session.value("SELECT sku FROM products ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED")
     session.claim(f"/products/{sku}/price")
@@ -87,7 +87,7 @@ def reprice_product(session: Session) -> None:
 
 
 @paced(weight=0.6, shows="a primary key change, carried on to stock by its foreign key")
-def rename_sku(session: Session) -> None:
+def rename_sku(session: WorkloadSession) -> None:
     """Add the suffix -R2 to the SKU of a product, or remove it."""
     sku = session.value("SELECT sku FROM products ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED")
     session.claim(f"/products/{sku}/rename")
@@ -96,7 +96,7 @@ def rename_sku(session: Session) -> None:
 
 
 @paced(weight=4, shows="an update under FULL: the whole old row is sent")
-def count_stock(session: Session) -> None:
+def count_stock(session: WorkloadSession) -> None:
     """Set the stock of one product in a warehouse."""
     session.claim("/stock/count")
     session.execute(
@@ -108,7 +108,7 @@ def count_stock(session: Session) -> None:
 
 
 @paced(weight=0.8, shows="a delete and an insert under FULL: the whole old row is sent")
-def move_shelf(session: Session) -> None:
+def move_shelf(session: WorkloadSession) -> None:
     """Delete a shelf in Lyon, and insert all shelves that are missing there."""
     session.claim("/stock/move")
     session.execute(

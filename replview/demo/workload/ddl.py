@@ -11,7 +11,7 @@ from typing import LiteralString
 import psycopg
 
 from replview.demo.workload.scenarios import timed
-from replview.demo.workload.session import Session
+from replview.demo.workload.session import WorkloadSession
 
 #: Number of column numbers above which a cycle no longer adds columns: a dropped column keeps its
 #: number, and a table has 1,600. At a step a minute this takes some weeks.
@@ -106,7 +106,7 @@ CYCLES = (
 )
 
 
-def take_step(session: Session, cycle: Cycle) -> bool:
+def take_step(session: WorkloadSession, cycle: Cycle) -> bool:
     """Take the cycle's next step; return False if the state has none.
 
     If somebody changed the table by hand, it is left as it is.
@@ -130,7 +130,7 @@ def take_step(session: Session, cycle: Cycle) -> bool:
     every_seconds=55,
     shows="add, rename, retype and drop a column, change a replica identity: one at a time",
 )
-def change_schema(session: Session) -> None:
+def change_schema(session: WorkloadSession) -> None:
     """Take a step of a random cycle; cycles with more steps are taken more often."""
     weights = [len(cycle.steps) for cycle in CYCLES]
     take_step(session, session.rng.choices(CYCLES, weights)[0])

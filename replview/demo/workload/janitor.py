@@ -3,7 +3,7 @@
 from psycopg import sql
 
 from replview.demo.workload.scenarios import timed
-from replview.demo.workload.session import Session
+from replview.demo.workload.session import WorkloadSession
 
 #: Rows deleted in one transaction.
 BATCH = 200
@@ -24,7 +24,7 @@ EMPTY_WHOLE = ("page_views", "receipts", "warehouse.sensor_readings")
 EMPTY_ABOVE_BYTES = 16 * 1024 * 1024
 
 
-def delete_old(session: Session, table: str, keep: int) -> int:
+def delete_old(session: WorkloadSession, table: str, keep: int) -> int:
     """Delete a batch of the oldest rows beyond ``keep``, and return their number."""
     with session.transaction():
         session.claim(f"/jobs/clean-up/{table}", actor="janitor")
@@ -32,7 +32,7 @@ def delete_old(session: Session, table: str, keep: int) -> int:
         return session.execute(delete, (keep, BATCH)).rowcount
 
 
-def delete_old_customers(session: Session, keep: int) -> int:
+def delete_old_customers(session: WorkloadSession, keep: int) -> int:
     """Delete a batch of the oldest customers beyond ``keep`` who have no orders left."""
     surplus = session.value("SELECT count(*) FROM customers") - keep
     if surplus <= 0:
@@ -46,7 +46,7 @@ def delete_old_customers(session: Session, keep: int) -> int:
         ).rowcount
 
 
-def empty_large(session: Session, *, above_bytes: int = EMPTY_ABOVE_BYTES) -> None:
+def empty_large(session: WorkloadSession, *, above_bytes: int = EMPTY_ABOVE_BYTES) -> None:
     """Truncate the insert-only tables that are larger than this."""
     for table in EMPTY_WHOLE:
         if session.value("SELECT pg_relation_size(%s::regclass)", (table,)) > above_bytes:
@@ -57,7 +57,7 @@ def empty_large(session: Session, *, above_bytes: int = EMPTY_ABOVE_BYTES) -> No
 
 
 @timed(session="shop janitor", every_seconds=20, shows="deletes in batches, cascades, truncates")
-def clean_up(session: Session) -> None:
+def clean_up(session: WorkloadSession) -> None:
     """Delete old rows in batches, and truncate large insert-only tables."""
     for table, keep in KEEP.items():
         while session.value(IS_TOO_LONG.format(table=sql.Identifier(table)), (keep,)):

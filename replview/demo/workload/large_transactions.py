@@ -9,7 +9,7 @@ store has to keep.
 from replview.demo.workload.material import WAREHOUSES
 from replview.demo.workload.scenarios import timed
 from replview.demo.workload.seed import PRICES
-from replview.demo.workload.session import Session
+from replview.demo.workload.session import WorkloadSession
 
 #: Rows that a piece changes; a few pieces together exceed 64 kB of decoded changes.
 PIECE_ROWS = 40
@@ -18,7 +18,7 @@ PIECE_SECONDS = 0.15
 IMPORT_LINES = 240
 
 
-def _reprice(session: Session, *, discard: bool, slips: bool) -> None:
+def _reprice(session: WorkloadSession, *, discard: bool, slips: bool) -> None:
     """Update the price list in pieces; ``slips`` rolls three pieces back to a savepoint, twice."""
     rng = session.rng
     pieces = rng.randint(40, 140)
@@ -34,7 +34,7 @@ def _reprice(session: Session, *, discard: bool, slips: bool) -> None:
             _reprice_piece(session, start + number * PIECE_ROWS)
 
 
-def _reprice_piece(session: Session, first: int) -> None:
+def _reprice_piece(session: WorkloadSession, first: int) -> None:
     """Update a piece, without rows that another reprice has locked, so that neither waits."""
     first = 1 + first % PRICES
     session.execute(
@@ -47,7 +47,7 @@ def _reprice_piece(session: Session, first: int) -> None:
 
 
 @timed(session="shop batch", every_seconds=150, shows="streamed while open, then committed")
-def reprice_region(session: Session) -> None:
+def reprice_region(session: WorkloadSession) -> None:
     """Run a large transaction that commits."""
     _reprice(session, discard=False, slips=False)
     session.tally.add("large committed")
@@ -58,21 +58,21 @@ def reprice_region(session: Session) -> None:
     every_seconds=210,
     shows="streamed, with parts rolled back to savepoints after they were sent",
 )
-def reprice_with_second_thoughts(session: Session) -> None:
+def reprice_with_second_thoughts(session: WorkloadSession) -> None:
     """Run a large transaction that rolls back to savepoints and commits."""
     _reprice(session, discard=False, slips=True)
     session.tally.add("large committed")
 
 
 @timed(session="shop batch", every_seconds=270, shows="streamed, then wholly rolled back: aborted")
-def reprice_in_vain(session: Session) -> None:
+def reprice_in_vain(session: WorkloadSession) -> None:
     """Run a large transaction that rolls back."""
     _reprice(session, discard=True, slips=True)
     session.tally.add("large rolled back")
 
 
 @timed(session="shop import", every_seconds=40, shows="a truncate, then a refill by COPY")
-def import_stock(session: Session) -> None:
+def import_stock(session: WorkloadSession) -> None:
     """Truncate the import table and fill it by COPY."""
     rng = session.rng
     columns = "line_no, sku, warehouse, counted, counted_at"

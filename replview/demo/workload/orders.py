@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 
 from replview.demo.workload import material
 from replview.demo.workload.scenarios import paced
-from replview.demo.workload.session import Session
+from replview.demo.workload.session import WorkloadSession
 
 #: Random products, which are then sorted, so that two sessions lock stock in the same order.
 PICK_GOODS: LiteralString = "SELECT sku, price FROM products ORDER BY random() LIMIT %s"
@@ -24,7 +24,7 @@ OLDEST: LiteralString = (
 )
 
 
-def any_customer(session: Session) -> tuple[str, dict[str, str]]:
+def any_customer(session: WorkloadSession) -> tuple[str, dict[str, str]]:
     """Return the id and address of a random customer, found by the index."""
     row = session.execute(
         "(SELECT id, address FROM customers WHERE id >= %s ORDER BY id LIMIT 1)"
@@ -36,7 +36,7 @@ def any_customer(session: Session) -> tuple[str, dict[str, str]]:
     return row[0], row[1]
 
 
-def insert_order(session: Session, *, channel: str, actor: str, lines: int) -> int:
+def insert_order(session: WorkloadSession, *, channel: str, actor: str, lines: int) -> int:
     """Insert an order with its items, and return its id."""
     rng = session.rng
     customer_id, address = any_customer(session)
@@ -64,14 +64,14 @@ def insert_order(session: Session, *, channel: str, actor: str, lines: int) -> i
 
 
 @paced(weight=26, shows="inserts into two tables under DEFAULT, with the actor")
-def place_order(session: Session) -> None:
+def place_order(session: WorkloadSession) -> None:
     """Place an order."""
     actor = session.claim("/checkout")
     insert_order(session, channel="web", actor=actor, lines=session.rng.randint(1, 4))
 
 
 @paced(weight=18, shows="update and insert, a FULL update of stock with its old row, mixed")
-def pay_order(session: Session) -> None:
+def pay_order(session: WorkloadSession) -> None:
     """Pay an order; one in four gets an invoice, a large value that later updates do not change."""
     rng = session.rng
     order = session.execute(OLDEST, ("pending",)).fetchone()
@@ -99,7 +99,7 @@ def pay_order(session: Session) -> None:
 
 
 @paced(weight=12, shows="an update that leaves a large value (the invoice) unchanged: not sent")
-def ship_order(session: Session) -> None:
+def ship_order(session: WorkloadSession) -> None:
     """Ship the oldest paid order."""
     rng = session.rng
     order = session.execute(OLDEST, ("paid",)).fetchone()
@@ -119,7 +119,7 @@ def ship_order(session: Session) -> None:
 
 
 @paced(weight=9, shows="a single-row update, sometimes without an actor")
-def deliver_order(session: Session) -> None:
+def deliver_order(session: WorkloadSession) -> None:
     """Deliver the oldest shipped order."""
     order = session.execute(OLDEST, ("shipped",)).fetchone()
     if order is None:
@@ -129,7 +129,7 @@ def deliver_order(session: Session) -> None:
 
 
 @paced(weight=4, shows="deletes under DEFAULT (the key alone is sent) beside an update")
-def cancel_order(session: Session) -> None:
+def cancel_order(session: WorkloadSession) -> None:
     """Cancel the oldest pending order."""
     order = session.execute(OLDEST, ("pending",)).fetchone()
     if order is None:
@@ -143,7 +143,7 @@ def cancel_order(session: Session) -> None:
 
 
 @paced(weight=2, shows="a part rolled back to a savepoint: its changes never appear")
-def place_order_second_try(session: Session) -> None:
+def place_order_second_try(session: WorkloadSession) -> None:
     """Place an order that is rolled back to a savepoint, then another."""
     actor = session.claim("/checkout")
     with session.transaction(discard=True):
@@ -152,7 +152,7 @@ def place_order_second_try(session: Session) -> None:
 
 
 @paced(weight=1.5, shows="changes of a composite primary key: old and new key are sent")
-def renumber_order_lines(session: Session) -> None:
+def renumber_order_lines(session: WorkloadSession) -> None:
     """Add ten to the line numbers of the last order, or subtract it again."""
     order_id = session.value("SELECT max(order_id) FROM order_items")
     session.claim(f"/orders/{order_id}/lines")

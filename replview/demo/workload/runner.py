@@ -28,9 +28,9 @@ from replview.demo.workload.scenarios import SCENARIOS, Scenario
 from replview.demo.workload.session import (
     Backoff,
     Outage,
-    Session,
     Stopping,
     WorkloadCounts,
+    WorkloadSession,
     connect,
 )
 from replview.demo.workload.tills import ORIGINS, take_on
@@ -56,9 +56,9 @@ class ThreadRole:
 
     session: str
     rate: float | None = None
-    on_connect: Callable[[Session], None] | None = None
+    on_connect: Callable[[WorkloadSession], None] | None = None
     #: Called when the thread stops; the connection may have a transaction open.
-    on_stop: Callable[[Session], None] | None = None
+    on_stop: Callable[[WorkloadSession], None] | None = None
 
 
 def cast(rate: float) -> list[ThreadRole]:
@@ -99,7 +99,7 @@ class Worker(threading.Thread):
             began = time.monotonic()
             try:
                 with connect(self.workload.dsn, self.role.session) as self.conn:
-                    self._work(Session(self.conn, rng=self.rng, **shared), backoff, began)
+                    self._work(WorkloadSession(self.conn, rng=self.rng, **shared), backoff, began)
             except Stopping:
                 return
             except psycopg.Error as error:
@@ -114,7 +114,7 @@ class Worker(threading.Thread):
             with suppress(psycopg.Error):
                 self.conn.cancel_safe(timeout=0.5)
 
-    def _work(self, session: Session, backoff: Backoff, began: float) -> None:
+    def _work(self, session: WorkloadSession, backoff: Backoff, began: float) -> None:
         if self.role.on_connect is not None:
             self.role.on_connect(session)
         self.workload.outage.over(began)
@@ -129,7 +129,7 @@ class Worker(threading.Thread):
                 self.role.on_stop(session)
             raise
 
-    def _keep_pace(self, session: Session, rate: float) -> None:
+    def _keep_pace(self, session: WorkloadSession, rate: float) -> None:
         """Run paced scenarios, ``rate`` a second at random intervals, until stopped."""
         scenarios = of_session(self.role.session)
         weights = [scenario.weight for scenario in scenarios]
@@ -140,7 +140,7 @@ class Worker(threading.Thread):
             due = max(due, now - FORGIVEN_SECONDS) + self.rng.gammavariate(4, 1 / (4 * rate))
             self._play(session, self.rng.choices(scenarios, weights)[0])
 
-    def _keep_time(self, session: Session) -> None:
+    def _keep_time(self, session: WorkloadSession) -> None:
         """Run each timed scenario when it is due, until stopped."""
         calm = self.workload.calm_until
         due = {
@@ -156,7 +156,7 @@ class Worker(threading.Thread):
     def _interval(self, scenario: Scenario) -> float:
         return (scenario.every_seconds or 0.0) * self.rng.uniform(0.6, 1.4)
 
-    def _play(self, session: Session, scenario: Scenario) -> None:
+    def _play(self, session: WorkloadSession, scenario: Scenario) -> None:
         """Run a scenario; an error on a live connection is counted and reported.
 
         Any error is accepted: somebody may have emptied or altered our tables by hand, and the rest

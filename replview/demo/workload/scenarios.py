@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from replview.demo.workload.session import Session
+from replview.demo.workload.session import WorkloadSession
 
-Run = Callable[[Session], None]
+Run = Callable[[WorkloadSession], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def paced(
 
     def in_transaction(run: Run) -> Run:
         @functools.wraps(run)
-        def whole(session: Session) -> None:
+        def whole(session: WorkloadSession) -> None:
             with session.transaction(discard=discard):
                 run(session)
 

@@ -157,11 +157,11 @@ def connect(dsn: str, application_name: str) -> psycopg.Connection:
     )
 
 
-Query = LiteralString | sql.Composed
+WorkloadQuery = LiteralString | sql.Composed
 
 
 @dataclass
-class Session:
+class WorkloadSession:
     """A connection, its random numbers, and the shop's shared counters."""
 
     conn: psycopg.Connection
@@ -202,11 +202,11 @@ class Session:
             self.conn.execute("SELECT pg_logical_emit_message(true, 'replview', %s)", (content,))
         return name
 
-    def execute(self, query: Query, params: Params | None = None) -> psycopg.Cursor:
+    def execute(self, query: WorkloadQuery, params: Params | None = None) -> psycopg.Cursor:
         """Run a statement and return its cursor."""
         return self.conn.execute(query, params)
 
-    def value(self, query: Query, params: Params | None = None) -> Any:
+    def value(self, query: WorkloadQuery, params: Params | None = None) -> Any:
         """Return the first column of the first row, or None when there is no row."""
         row = self.conn.execute(query, params).fetchone()
         return None if row is None else row[0]

@@ -10,7 +10,7 @@ from typing import LiteralString
 from replview.demo.workload import material
 from replview.demo.workload.orders import insert_order
 from replview.demo.workload.scenarios import paced
-from replview.demo.workload.session import Session
+from replview.demo.workload.session import WorkloadSession
 
 ORIGINS = ("pos_berlin", "pos_hamburg")
 INSERT_PAYMENT: LiteralString = (
@@ -25,7 +25,7 @@ INSERT_RECEIPT: LiteralString = (
 )
 
 
-def take_on(session: Session, origin: str) -> None:
+def take_on(session: WorkloadSession, origin: str) -> None:
     """Set up ``origin`` for the transactions of this session, creating it if it is new.
 
     Needs a superuser, or EXECUTE on the ``pg_replication_origin_*`` functions.
@@ -38,7 +38,7 @@ def take_on(session: Session, origin: str) -> None:
     session.execute("SELECT pg_replication_origin_session_setup(%s)", (origin,))
 
 
-def _came_from_there(session: Session) -> None:
+def _came_from_there(session: WorkloadSession) -> None:
     """Give the transaction a position and commit time at the origin, a moment ago.
 
     The position is that of this server, because it grows as a till's would.
@@ -50,7 +50,7 @@ def _came_from_there(session: Session) -> None:
 
 
 @paced(session="shop pos", weight=5, shows="a sale from a replication origin")
-def sell_at_till(session: Session) -> None:
+def sell_at_till(session: WorkloadSession) -> None:
     """Insert an order with payment and receipt, from an origin."""
     rng = session.rng
     _came_from_there(session)
@@ -62,7 +62,7 @@ def sell_at_till(session: Session) -> None:
 
 
 @paced(session="shop pos", weight=1, shows="a batch from a replication origin, two tables")
-def upload_till(session: Session) -> None:
+def upload_till(session: WorkloadSession) -> None:
     """Insert the payments and receipts of a till that was offline."""
     rng = session.rng
     _came_from_there(session)

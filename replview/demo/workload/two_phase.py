@@ -16,7 +16,7 @@ from psycopg.pq import TransactionStatus
 
 from replview.demo.workload.scenarios import timed
 from replview.demo.workload.schema import ADVISORY_LOCK
-from replview.demo.workload.session import Session
+from replview.demo.workload.session import WorkloadSession
 
 PREFIX = "pos_settle_"
 MOST_AT_ONCE = 3
@@ -87,19 +87,19 @@ def resolve_left_over_if_alone(conn: psycopg.Connection) -> int | None:
         conn.execute("SELECT pg_advisory_unlock(%s)", (ADVISORY_LOCK,))
 
 
-def be_the_only_one(session: Session) -> None:
+def be_the_only_one(session: WorkloadSession) -> None:
     """Take the workload's lock, so that only one workload runs on a database."""
     session.execute("SELECT pg_advisory_lock(%s)", (ADVISORY_LOCK,))
 
 
-def leave_nothing_behind(session: Session) -> None:
+def leave_nothing_behind(session: WorkloadSession) -> None:
     """Roll back all prepared transactions when the workload stops."""
     if session.conn.info.transaction_status != TransactionStatus.IDLE:
         session.conn.rollback()
     resolve_left_over(session.conn)
 
 
-def prepare_settlement(session: Session, *, payments: int, slip: bool = False) -> str:
+def prepare_settlement(session: WorkloadSession, *, payments: int, slip: bool = False) -> str:
     """Settle payments up to PREPARE TRANSACTION, and return the gid.
 
     ``slip`` settles some more inside a savepoint and rolls it back.
@@ -143,7 +143,7 @@ def _next_gid(conn: psycopg.Connection) -> str:
 
 
 @timed(session="shop settle", every_seconds=16, shows="prepared, held, later decided")
-def settle_payments(session: Session) -> None:
+def settle_payments(session: WorkloadSession) -> None:
     """Prepare a settlement, unless there are enough."""
     if len(read_prepared(session.conn)) >= MOST_AT_ONCE:
         return
@@ -155,7 +155,7 @@ def settle_payments(session: Session) -> None:
 
 
 @timed(session="shop settle", every_seconds=1, shows="a prepared one committed or rolled back")
-def hear_from_bank(session: Session) -> None:
+def hear_from_bank(session: WorkloadSession) -> None:
     """Commit or roll back the settlements that are due."""
     for prepared in read_prepared(session.conn):
         if prepared.due:

@@ -5,14 +5,14 @@ from psycopg.types.json import Jsonb
 from replview.demo.workload import material
 from replview.demo.workload.orders import any_customer
 from replview.demo.workload.scenarios import paced
-from replview.demo.workload.session import Session
+from replview.demo.workload.session import WorkloadSession
 
 PAGES = ("/", "/tea", "/tea/assam", "/mugs", "/pots", "/checkout", "/help/returns", "/offers")
 REFERRERS = ("https://search.example/?q=tea", "https://news.example/", None, None)
 
 
 @paced(weight=3, shows="an insert of many types: uuid, domain, jsonb, text[], date, inet")
-def sign_up(session: Session) -> None:
+def sign_up(session: WorkloadSession) -> None:
     """Insert a customer; a seed that was used before gives the same one, which is ignored."""
     customer = material.new_customer(session.rng, session.material)
     session.claim("/account/new")
@@ -26,7 +26,7 @@ def sign_up(session: Session) -> None:
 
 
 @paced(weight=4, shows="a single-row update under DEFAULT")
-def log_in(session: Session) -> None:
+def log_in(session: WorkloadSession) -> None:
     """Update the last address of a customer."""
     customer_id, _ = any_customer(session)
     session.claim("/login")
@@ -37,7 +37,7 @@ def log_in(session: Session) -> None:
 
 
 @paced(weight=7, shows="an insert under INDEX")
-def open_cart(session: Session) -> None:
+def open_cart(session: WorkloadSession) -> None:
     """Insert a cart."""
     session.execute(
         "INSERT INTO carts (token, items) VALUES (%s, %s) ON CONFLICT DO NOTHING",
@@ -46,7 +46,7 @@ def open_cart(session: Session) -> None:
 
 
 @paced(weight=5, shows="an update under INDEX")
-def fill_cart(session: Session) -> None:
+def fill_cart(session: WorkloadSession) -> None:
     """Change the items of the newest cart."""
     customer_id, _ = any_customer(session)
     session.claim("/cart")
@@ -58,7 +58,7 @@ def fill_cart(session: Session) -> None:
 
 
 @paced(weight=1, shows="a key change under INDEX: the old key's columns are those of the index")
-def renew_cart_token(session: Session) -> None:
+def renew_cart_token(session: WorkloadSession) -> None:
     """Change the token of the newest cart, which is its replica identity."""
     session.claim("/login")
     session.execute(
@@ -69,7 +69,7 @@ def renew_cart_token(session: Session) -> None:
 
 
 @paced(weight=1.5, shows="deletes under INDEX: the index's columns are sent")
-def drop_carts(session: Session) -> None:
+def drop_carts(session: WorkloadSession) -> None:
     """Delete up to six of the oldest carts."""
     session.claim("/jobs/carts", actor="cart sweeper")
     session.execute(
@@ -80,7 +80,7 @@ def drop_carts(session: Session) -> None:
 
 
 @paced(weight=8, shows="inserts into a table without a key, without an actor")
-def view_pages(session: Session) -> None:
+def view_pages(session: WorkloadSession) -> None:
     """Insert one to three page views."""
     rng = session.rng
     visitor = material.random_uuid(rng)
@@ -94,7 +94,7 @@ def view_pages(session: Session) -> None:
         )
 
 
-def _cart_items(session: Session) -> Jsonb:
+def _cart_items(session: WorkloadSession) -> Jsonb:
     rng = session.rng
     many = range(rng.randint(1, 3))
     return Jsonb([{"page": rng.choice(PAGES), "quantity": rng.randint(1, 3)} for _ in many])

@@ -32,11 +32,11 @@ from replview.store.models import (
 
 #: Approximate maximum of rows that are read; with many slots, fewer samples per slot are read.
 _ROWS_LIMIT = 100_000
-Row = dict[str, Any]
-Point = tuple[dt.datetime, float | None]
-Measure = Callable[[WatchedSlot, Observation], float | None]
+SampleRow = dict[str, Any]
+MeasuredPoint = tuple[dt.datetime, float | None]
+TrialMeasure = Callable[[WatchedSlot, Observation], float | None]
 #: Samples do not contain the receiver's state: an inactive slot counts as without a receiver.
-_OF_SLOTS: dict[str, Measure] = {**MEASURES, AlertRule.Kind.RECEIVER_DOWN: unread_seconds}
+_OF_SLOTS: dict[str, TrialMeasure] = {**MEASURES, AlertRule.Kind.RECEIVER_DOWN: unread_seconds}
 #: Column prefixes of source samples; empty stands for whether the source was reached.
 _OF_SOURCES = {
     AlertRule.Kind.PREPARED_AGE: "prepared",
@@ -55,7 +55,7 @@ class MeasuredSeries:
     """The measured values of one subject, oldest first."""
 
     name: str
-    points: list[Point] = field(default_factory=list)
+    points: list[MeasuredPoint] = field(default_factory=list)
 
 
 def read_past(
@@ -72,11 +72,11 @@ def read_past(
 
 
 def _slots(
-    measure: Measure, slots: list[WatchedSlot], since: dt.datetime, until: dt.datetime
+    measure: TrialMeasure, slots: list[WatchedSlot], since: dt.datetime, until: dt.datetime
 ) -> list[MeasuredSeries]:
     seconds = (until - since).total_seconds()
     thinned = max(1.0, len(slots) * seconds / _ROWS_LIMIT)
-    by_slot: dict[int, list[Row]] = {slot.pk: [] for slot in slots}
+    by_slot: dict[int, list[SampleRow]] = {slot.pk: [] for slot in slots}
     for row in past_samples(list(by_slot), since, until, dt.timedelta(seconds=thinned)):
         by_slot[row["slot_id"]].append(row)
     return [
@@ -89,7 +89,7 @@ def _slots(
     ]
 
 
-def _observations(rows: list[Row]) -> Iterator[Observation]:
+def _observations(rows: list[SampleRow]) -> Iterator[Observation]:
     """Yield the samples of one slot, oldest first, with growth and inactivity added."""
     first, since = dict.fromkeys(GROWTH_WINDOWS, 0), None
     for row in rows:
@@ -110,7 +110,7 @@ def _observations(rows: list[Row]) -> Iterator[Observation]:
         )
 
 
-def _growth(older: Row, row: Row) -> float | None:
+def _growth(older: SampleRow, row: SampleRow) -> float | None:
     span: dt.timedelta = row["at"] - older["at"]
     before, after = older["retained_wal_bytes"], row["retained_wal_bytes"]
     if span < GROWTH_LEAST or before is None or after is None:
@@ -164,7 +164,7 @@ class RuleTrial:
     #: Name of the series with the worst value.
     shown: str = ""
     #: Points of that series; infinite values are None.
-    points: list[Point] = field(default_factory=list)
+    points: list[MeasuredPoint] = field(default_factory=list)
     #: The reason why the rule cannot be tried; empty if it was.
     refusal: str = ""
 

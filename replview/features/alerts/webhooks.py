@@ -21,7 +21,7 @@ from replview.text.problem import CodedProblem
 TIMEOUT_SECONDS = 5.0
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _URL_LIMIT = 2000
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: Resolves host and port to addresses, as text.
 Resolve = Callable[[str, int], list[str]]
 
@@ -61,8 +61,8 @@ def host_of(url: str) -> str:
 
 def is_public(address: str) -> bool:
     """Return whether the address is on the public internet, also in IPv6 notations of IPv4."""
-    found: Address = ipaddress.ip_address(address.partition("%")[0])
-    inner: Address | None = None
+    found: IPAddress = ipaddress.ip_address(address.partition("%")[0])
+    inner: IPAddress | None = None
     if isinstance(found, ipaddress.IPv6Address):
         inner = found.ipv4_mapped or found.sixtofour
         if found.teredo is not None:

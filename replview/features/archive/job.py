@@ -20,7 +20,7 @@ from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark
 from replview.store.retention import archive
-from replview.store.retention.archive import ArchiveStep, Counts, home_of
+from replview.store.retention.archive import ArchiveStep, SliceCounts, home_of
 
 MODULE = "replview.spark.archive_job"
 COMPACTING = "replview.parquet.archive.compacting"
@@ -103,7 +103,7 @@ def carry_out(step: ArchiveStep, stop: threading.Event) -> bool:
         return False
     through = int(result["through_seq"])
     changes = {(oid, operation): number for oid, operation, number in result["changes"]}
-    there = Counts(int(result["transactions"]), changes)
+    there = SliceCounts(int(result["transactions"]), changes)
     here = archive.counts_of(step.incarnation_id, step.after_seq, through)
     if short := archive.difference(here, there):
         remedy = ("Nothing was deleted. Delete the slice's manifest in _manifests, and it is "

@@ -15,7 +15,12 @@ from replview.parquet.writing.files import row_groups, write_file
 from replview.parquet.writing.targets import Target
 from replview.store.read.changes.csv_lines import COLUMNS, csv_lines, lines_of
 from replview.store.read.changes.records import utc_text
-from replview.store.read.changes.selections import Portion, Selection, undecided_words, within
+from replview.store.read.changes.selections import (
+    MatchedChanges,
+    Selection,
+    undecided_words,
+    within,
+)
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import ChangeRow, TransactionRow, named
@@ -41,7 +46,7 @@ class Limited:
     After iteration ``cut`` says whether there were more, and ``unknown`` how many others may match.
     """
 
-    found: Iterator[Portion]
+    found: Iterator[MatchedChanges]
     limit: int
     cut: bool = False
     unknown: int = 0

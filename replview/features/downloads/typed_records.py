@@ -33,7 +33,7 @@ from replview.text.parsing import table_text
 #: Records in memory as Python objects at most.
 BATCH_LINES = 4096
 
-Record = Mapping[str, Any]
+JsonRecord = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TypedRecords:
         #: Folder of the spool files.
         self._folder = folder
         self._tables: dict[int, _DownloadedTable] = {}
-        self._events: list[Record] = []
+        self._events: list[JsonRecord] = []
         self._event_spool: IO[bytes] = self._spool()
         self._transaction_spool: IO[bytes] = self._spool()
         self._last_transaction: tuple[int, int] | None = None
@@ -72,10 +72,10 @@ class TypedRecords:
 
     def add(
         self,
-        record: Record,
+        record: JsonRecord,
         columns: Sequence[Mapping[str, Any]],
         *,
-        transaction: Record | None = None,
+        transaction: JsonRecord | None = None,
         whole_old: bool = False,
         derived: Mapping[str, Any] | None = None,
     ) -> None:
@@ -157,7 +157,7 @@ def _batches(spool: IO[bytes]) -> Iterator[list[Any]]:
 class _DownloadedRow:
     change_type: str
     values: Mapping[str, Any]
-    record: Record
+    record: JsonRecord
     derived: bool = False
     not_sent: Sequence[str] = ()
 
@@ -209,7 +209,7 @@ def _table_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _plain(lines: list[Record], schema: pa.Schema) -> pa.RecordBatch:
+def _plain(lines: list[JsonRecord], schema: pa.Schema) -> pa.RecordBatch:
     """Return transactions or events as a batch, their fields by name."""
     arrays = []
     for item in schema:

@@ -16,7 +16,7 @@ from replview.features.exports.request import (
     read_export_request,
 )
 from replview.jobs import exports
-from replview.parquet.slices import Before
+from replview.parquet.slices import BeforeOrigin
 from replview.store.models import Export
 from replview.store.read.changes.records import utc_text
 from replview.store.write.access_record import Action, note
@@ -41,7 +41,7 @@ class SliceWords(FilterWords):
 
     states: str = Field("", description="some of `committed`, `snapshot`, `message`, with commas")
     transaction: str = Field("", description="one transaction, by its id")
-    before: Before = Field("sent", description=_BEFORE)
+    before: BeforeOrigin = Field("sent", description=_BEFORE)
     numeric_scale: int | None = Field(None, ge=0, le=38, description=_SCALE)
     name: str = Field("", max_length=100, description="to continue it later")
     since_last: bool = Field(False, description="what was committed since the last of this name")

@@ -12,7 +12,7 @@ from psycopg import errors, sql
 
 from replview.features.exports.request import ExportRequest
 from replview.parquet.reading import StoreProblem, connect, places, tables_of
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.cutting import rows_of_update
 from replview.parquet.reading.resolving import transactions_of
 from replview.parquet.reading.typed_query import having
@@ -153,7 +153,7 @@ def _spark() -> str:
     return os.environ.get("REPLVIEW_SPARK") or "local[2]"
 
 
-def _outlook(connection: Connection, part: Slice) -> Outlook:
+def _outlook(connection: StoreConnection, part: Slice) -> Outlook:
     where = transactions_of(connection, part)
     query = sql.SQL(_ENDS).format(lsn=places.PLACED_LSN, where=where)
     [(first, last)] = connection.execute(query).fetchall()
@@ -174,7 +174,7 @@ def _outlook(connection: Connection, part: Slice) -> Outlook:
 
 
 def files_of(
-    connection: Connection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
+    connection: StoreConnection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
 ) -> dict[int, int]:
     """Return the number of files by relation: each day has its own, and a large day has several."""
     found: dict[int, int] = {}
@@ -199,7 +199,7 @@ def files_of(
     return found
 
 
-def days_of(connection: Connection, part: Slice) -> int:
+def days_of(connection: StoreConnection, part: Slice) -> int:
     """Return the number of days with commits; the transactions of each day are one file."""
     query = sql.SQL("SELECT count(DISTINCT {}) FROM transaction t WHERE {}").format(
         places.PLACED_DAY, transactions_of(connection, part)
@@ -209,7 +209,7 @@ def days_of(connection: Connection, part: Slice) -> int:
 
 
 def unsent_of(
-    connection: Connection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
+    connection: StoreConnection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
 ) -> Mapping[tuple[int, str], int]:
     """Return the number of updates that did not send a value, by (relation, column).
 

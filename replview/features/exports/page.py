@@ -16,7 +16,7 @@ from replview.features.exports.request import (
     over_a_gap,
     read_export_request,
 )
-from replview.parquet.slices import BEFORE, Before
+from replview.parquet.slices import BEFORE, BeforeOrigin
 from replview.store.models import Export, Relation, Slot
 from replview.store.read.transactions.transaction_filter import (
     NO_ORIGIN,
@@ -299,7 +299,7 @@ def _look_ahead(page: ExportPage) -> Refused | None:
 def export_request_of(slot: Slot, words: Mapping[str, str]) -> ExportRequest:
     """Return the slice that the page's parameters mean. Raises ``Refused``."""
     given = {name: word for name, word in words.items() if name not in OWN_WORDS}
-    before: Before = next((each for each in BEFORE if each == words.get("before")), "sent")
+    before: BeforeOrigin = next((each for each in BEFORE if each == words.get("before")), "sent")
     name, since_last = words.get("name", "").strip()[:100], bool(words.get("since_last"))
     return read_export_request(
         slot, given, name=name, since_last=since_last, before=before,

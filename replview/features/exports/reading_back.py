@@ -14,7 +14,7 @@ from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import roots_of, table_document
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
-from replview.spark.reading_programs import Root, below
+from replview.spark.reading_programs import RootSchema, below
 from replview.spark.snippets import Snippet, snippets, why_no_table
 from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
@@ -54,7 +54,7 @@ def reading_before(
 
 
 def _reading(
-    part: Slice, names: list[str], name: str, roots: Sequence[Root], *, events: bool = True
+    part: Slice, names: list[str], name: str, roots: Sequence[RootSchema], *, events: bool = True
 ) -> ReadingBack:
     *before, (folder, document) = roots
     table = str(document["table"]["name"])

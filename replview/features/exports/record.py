@@ -43,7 +43,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class ExportRecord:
     """The content of an export's page."""
 
     row: Export
@@ -68,7 +68,7 @@ class Record:
         return [(name, f"?{urlencode({'read': name})}") for name in names]
 
 
-def read_record(row: Export, *, read: str = "") -> Record:
+def read_record(row: Export, *, read: str = "") -> ExportRecord:
     """Return the content of an export's page; ``read`` is the table whose programs are shown."""
     again = {word: text for word, text in shown_words(row).items() if word not in OWN_WORDS}
     again |= {"slot": row.slot_name, "to": row.target}
@@ -80,7 +80,7 @@ def read_record(row: Export, *, read: str = "") -> Record:
         again |= {"name": row.name, "since_last": "1"}
     files = list((row.result or {}).get("files") or [])
     done = row.state == Export.State.DONE
-    return Record(
+    return ExportRecord(
         row=row,
         sentence=_sentence(row),
         figures=_figures(row),

@@ -17,7 +17,7 @@ from replview.jobs.exports import AlreadyRunning
 from replview.parquet.reading import StoreProblem, connect, resolve
 from replview.parquet.reading.masks import with_rules
 from replview.parquet.reading.resolving import ended_at_a_place
-from replview.parquet.slices import STATES, Before, Narrowing, Slice
+from replview.parquet.slices import STATES, BeforeOrigin, Narrowing, Slice
 from replview.parquet.writing.manifests import gaps_of
 from replview.spark.sessions import SparkProblem, refuse_token
 from replview.store.connecting import store_conninfo
@@ -165,7 +165,7 @@ def read_export_request(
     *,
     name: str = "",
     since_last: bool = False,
-    before: Before = "sent",
+    before: BeforeOrigin = "sent",
     numeric_scale: int | None = None,
     strict: bool = True,
 ) -> ExportRequest:

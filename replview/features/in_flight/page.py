@@ -98,7 +98,7 @@ class Numbers:
 
 
 @dataclass(slots=True, kw_only=True)
-class Scope:
+class InFlightScope:
     """The slots and sources in view, with the last samples of the sources."""
 
     now: datetime
@@ -133,7 +133,7 @@ class Scope:
 class InFlight:
     """Everything that the in-flight page shows at one moment."""
 
-    scope: Scope
+    scope: InFlightScope
     filters: InFlightQuery
     revision: str
     whole: Numbers
@@ -165,7 +165,7 @@ class InFlight:
         return (*self.streaming, *self.prepared)
 
 
-def read_scope(filters: InFlightQuery) -> Scope:
+def read_scope(filters: InFlightQuery) -> InFlightScope:
     """Return the slots in view. Raises ``Http404`` for an unknown source or slot."""
     now = timezone.now()
     rows = Slot.objects.exclude(desired=Slot.Desired.REMOVING)
@@ -182,11 +182,11 @@ def read_scope(filters: InFlightQuery) -> Scope:
         raise Http404(f"there is no {filters.slot or filters.source!r}")
     looks = SourceLook.objects.in_bulk([source.pk for source in sources])
     states = {source.pk: SourceState(looks.get(source.pk), now) for source in sources}
-    return Scope(now=now, slots=slots, all_slots=known, sources=sources, looks=looks,
-                 source_states=states)  # fmt: skip
+    return InFlightScope(now=now, slots=slots, all_slots=known, sources=sources, looks=looks,
+                         source_states=states)  # fmt: skip
 
 
-def read_in_flight(filters: InFlightQuery, scope: Scope) -> InFlight:
+def read_in_flight(filters: InFlightQuery, scope: InFlightScope) -> InFlight:
     """Read everything that the page shows."""
     # Read the revision first, so that a change during the read shows as a new revision later.
     revision = store.revision()
@@ -210,7 +210,7 @@ def read_in_flight(filters: InFlightQuery, scope: Scope) -> InFlight:
     return page
 
 
-def _numbers(totals: list[store.OpenTotal], scope: Scope) -> Numbers:
+def _numbers(totals: list[store.OpenTotal], scope: InFlightScope) -> Numbers:
     numbers = Numbers()
     slots = {slot.incarnation_id: slot for slot in scope.slots}
     held: dict[int, int] = {}
@@ -226,7 +226,7 @@ def _numbers(totals: list[store.OpenTotal], scope: Scope) -> Numbers:
     return numbers
 
 
-def _retained(scope: Scope, slot: Slot) -> int:
+def _retained(scope: InFlightScope, slot: Slot) -> int:
     facts = scope.source_state(slot).slots.get(slot.name) or {}
     return facts.get("retained_wal_bytes") or 0
 
@@ -242,7 +242,7 @@ def _read_open(page: InFlight, wanted: store.OpenWanted) -> None:
     page.streaming, page.prepared = made[: len(streaming)], made[len(streaming) :]
 
 
-def in_flight_rows(rows: list[Transaction], scope: Scope) -> list[InFlightRow]:
+def in_flight_rows(rows: list[Transaction], scope: InFlightScope) -> list[InFlightRow]:
     """Return open transactions as rows, in the same order."""
     names = relation_names(reading_session(), {int(key) for row in rows for key in row.relations})
     aborted = store.aborted_of(rows)
@@ -286,7 +286,7 @@ def _read_on_source(page: InFlight) -> None:
     page.on_source = page.on_source[:limit]
 
 
-def _rows_on_source(source: Source, state: SourceState, scope: Scope) -> list[OnSourceRow]:
+def _rows_on_source(source: Source, state: SourceState, scope: InFlightScope) -> list[OnSourceRow]:
     """Return what is open on the source, with the recording slot or why there is none."""
     # A slot out of view may have recorded them, also through another source of the server.
     slots = [slot for slot in scope.all_slots if slot.source_id == source.pk]
@@ -319,7 +319,7 @@ def _read_ended(page: InFlight, wanted: store.OpenWanted) -> None:
     page.ended = ended_rows(rows[:ENDED_ROWS], page.scope)
 
 
-def ended_rows(rows: list[Transaction], scope: Scope) -> list[EndedRow]:
+def ended_rows(rows: list[Transaction], scope: InFlightScope) -> list[EndedRow]:
     """Return ended transactions with their lifecycles, in the same order."""
     lifecycles = transitions_of(reading_session(), [row.pk for row in rows])
     return [

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from replview.features.in_flight.page import InFlight, Numbers, Scope
+from replview.features.in_flight.page import InFlight, InFlightScope, Numbers
 from replview.features.in_flight.rows import InFlightRow, OnSourceRow
 from replview.health.open_transactions import (
     LONG,
@@ -179,7 +179,7 @@ def database_of(one: InFlightRow) -> str:
     return str(found.get("database") or one.counters.get("database") or "")
 
 
-def work_mem_words(scope: Scope) -> str:
+def work_mem_words(scope: InFlightScope) -> str:
     """Return ``logical_decoding_work_mem`` in words, such as ``64 MB on this source``.
 
     Several sources give a range; an unknown setting gives an empty text.

@@ -14,7 +14,7 @@ from replview.features.in_flight.filters import InFlightQuery
 from replview.features.in_flight.page import (
     ENDED_PAGE,
     InFlight,
-    Scope,
+    InFlightScope,
     ended_rows,
     in_flight_rows,
     read_in_flight,
@@ -94,7 +94,7 @@ class Chosen:
         return "no limit set" if limit < 0 else f"of {bytes_words(limit)} at most"
 
 
-def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
+def read_chosen(identifier: int | None, scope: InFlightScope) -> Chosen | None:
     """Return the transaction, or the one that replaced it; None if there is none."""
     if identifier is None:
         return None
@@ -120,7 +120,7 @@ def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
     return made
 
 
-def _read_open(made: Chosen, scope: Scope) -> None:
+def _read_open(made: Chosen, scope: InFlightScope) -> None:
     row, source_state = made.transaction, scope.source_state(made.slot)
     [one] = in_flight_rows([row], scope)
     made.open = one

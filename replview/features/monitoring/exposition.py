@@ -15,8 +15,8 @@ from typing import Any
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 #: The value of a sample; None is unknown, and such a sample is left out.
-Value = float | bool | None
-Row = dict[str, Any]
+MetricValue = float | bool | None
+MetricRow = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,17 @@ class Exposition:
         text = meaning.replace("\\", r"\\").replace("\n", r"\n")
         self._lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
 
-    def sample(self, name: str, labels: str, value: Value) -> None:
+    def sample(self, name: str, labels: str, value: MetricValue) -> None:
         """Add a sample to the family that was begun last; skip an unknown value."""
         if value is not None:
             self._lines.append(f"{name}{labels} {number(value)}")
 
-    def one(self, name: str, kind: str, meaning: str, value: Value) -> None:
+    def one(self, name: str, kind: str, meaning: str, value: MetricValue) -> None:
         """Add a family with a single sample and no labels."""
         self.family(name, kind, meaning)
         self.sample(name, "", value)
 
-    def table(self, measures: Sequence[Measure], rows: Sequence[tuple[str, Row]]) -> None:
+    def table(self, measures: Sequence[Measure], rows: Sequence[tuple[str, MetricRow]]) -> None:
         """Add a family for each measure, with a sample for each row (its labels and its values)."""
         for measure in measures:
             self.family(measure.name, measure.kind, measure.help)

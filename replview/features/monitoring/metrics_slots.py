@@ -16,7 +16,7 @@ from django.db.models.functions import Cast
 from replview.features.monitoring.exposition import (
     Exposition,
     Measure,
-    Row,
+    MetricRow,
     labels_text,
     with_label,
 )
@@ -177,7 +177,7 @@ def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> No
             scrape.sample("replview_slot_info", words, 1)
 
 
-def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, Row]]:
+def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, MetricRow]]:
     """Return labels and values of each slot, without dropped slots that replview does not read."""
     # Read as text: Django would parse a thousand JSON documents three times as slowly.
     found = WatchedSlot.objects.annotate(facts_text=Cast("facts", TextField()))
@@ -197,7 +197,7 @@ def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, Row]]:
     return [(labels, slot) for _, labels, slot in rows]
 
 
-def _slot_now(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> Row:
+def _slot_now(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> MetricRow:
     """Return the slot's values; those of its facts only if it was sampled recently."""
     gone = row["gone_at"] is not None
     recent = not gone and now - row["last_seen_at"] < fresh

@@ -22,7 +22,7 @@ KEEPING = ((KEEP, "Keep"), (MASK, "Mask"), (DROP, "Leave out"))
 #: The value of ``ColumnChoice.shown`` that stands for all suggestions instead of a table.
 SUGGESTED = ""
 _EVERYTHING = "a publication FOR ALL TABLES sends every column"
-Rules = dict[str, dict[str, str]]
+ChosenRules = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class ColumnChoice:
     at_source: bool = True
     #: True when the publication is FOR ALL TABLES, so that no column can be left out.
     everything: bool = False
-    rules: Rules = field(default_factory=dict)
+    rules: ChosenRules = field(default_factory=dict)
 
     @property
     def suggested(self) -> list[ColumnRow]:
@@ -96,7 +96,7 @@ def read_choice(
     tables = _chosen(connection, answers, known)
     everything = answers.get("through") == "all"
     columns = read_columns(connection, [table.oid for table in tables])
-    former: Rules = answers.get("columns") or {}
+    former: ChosenRules = answers.get("columns") or {}
     in_force = current_rules()
     rows: dict[str, list[ColumnRow]] = {}
     for table in tables:
@@ -123,9 +123,9 @@ def read_choice(
     )
 
 
-def _rules_of_present(former: Rules, rows: Mapping[str, list[ColumnRow]]) -> Rules:
+def _rules_of_present(former: ChosenRules, rows: Mapping[str, list[ColumnRow]]) -> ChosenRules:
     """Return the choices made so far, without tables and columns that no longer exist."""
-    found: Rules = {}
+    found: ChosenRules = {}
     for name, rules in former.items():
         present = {row.column for row in rows.get(name, [])}
         if still := {column: rule for column, rule in rules.items() if column in present}:
@@ -133,7 +133,7 @@ def _rules_of_present(former: Rules, rows: Mapping[str, list[ColumnRow]]) -> Rul
     return found
 
 
-def read_form(choice: ColumnChoice, sent: QueryDict) -> Rules:
+def read_form(choice: ColumnChoice, sent: QueryDict) -> ChosenRules:
     """Return the choices, updated from the form for the columns that it showed."""
     rules = {name: dict(kept) for name, kept in choice.rules.items()}
     everything = sent.get("all") if sent.get("all") in (KEEP, MASK) else None

@@ -118,17 +118,17 @@ def links(kind: str, current: str, draft: SourceDraft | None = None) -> list[Ste
     return found
 
 
-View = Callable[[HttpRequest, SourceDraft], HttpResponse]
+DraftView = Callable[[HttpRequest, SourceDraft], HttpResponse]
 
 
-def at_step(name: str) -> Callable[[View], Callable[[HttpRequest, int], HttpResponse]]:
+def at_step(name: str) -> Callable[[DraftView], Callable[[HttpRequest, int], HttpResponse]]:
     """Decorate the view of one step of the user's own draft.
 
     A draft that expired, that is being carried out, or that has not reached the step is redirected
     to its current page. If the source cannot be read, the page shows the problem.
     """
 
-    def decorate(view: View) -> Callable[[HttpRequest, int], HttpResponse]:
+    def decorate(view: DraftView) -> Callable[[HttpRequest, int], HttpResponse]:
         @wraps(view)
         def seen(request: HttpRequest, draft_id: int) -> HttpResponse:
             draft = drafts.find(account_of(request), draft_id)

@@ -12,7 +12,7 @@ from replview.store.models import Slot, SlotIncarnation
 from replview.store.read import history
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import transaction_json, utc_text
-from replview.store.read.changes.scan import ChangeScan, Found, before
+from replview.store.read.changes.scan import ChangeInTransaction, ChangeScan, before
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.selections import without_unchanged
@@ -206,7 +206,7 @@ def _forwards(
     """Return a page in the order of history, as far as the time limit allows."""
     deadline = time.monotonic() + BUDGET_SECONDS
     writer = RecordWriter(reading_session(), wanted.slot)
-    found: list[Found] = []
+    found: list[ChangeInTransaction] = []
     complete, unknown = True, 0
     for batch in ChangeScan(
         reading_session(), wanted, place=place, batching=Batching(PAGE, PAGE)

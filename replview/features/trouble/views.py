@@ -26,7 +26,7 @@ _K = AlertRule.Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class TroubleText:
     """The text about one kind of trouble."""
 
     title: str
@@ -46,8 +46,8 @@ _LAG = ("lag over time", "lag", ())
 _ALERTS = ("alerts", "alerts", ())
 _FLIGHT = ("what is in flight", "in-flight", ())
 
-WORDS: dict[str, Words] = {
-    "paused-receiver": Words(
+WORDS: dict[str, TroubleText] = {
+    "paused-receiver": TroubleText(
         title="Pause the receiver",
         about="The process that reads the slot is stopped by a signal. To the server it is still "
         "connected; its heartbeat stops, and the slot retains WAL.",
@@ -55,7 +55,7 @@ WORDS: dict[str, Words] = {
         look=(_SLOT_PAGE, _LAG, _ALERTS),
         ends="it goes on where it was: nothing is lost.",
     ),
-    "prepared-transaction": Words(
+    "prepared-transaction": TroubleText(
         title="Leave a prepared transaction",
         about="Two notes are prepared as trouble_forgotten, and nobody will ever decide. It holds "
         "WAL, locks and vacuum.",
@@ -63,7 +63,7 @@ WORDS: dict[str, Words] = {
         look=(_FLIGHT, _SLOT_PAGE, _ALERTS),
         ends="it is rolled back.",
     ),
-    "long-transaction": Words(
+    "long-transaction": TroubleText(
         title="Leave a transaction open",
         about="A session writes a note and then waits, idle in transaction. Every slot must keep "
         "WAL from its beginning on.",
@@ -71,7 +71,7 @@ WORDS: dict[str, Words] = {
         look=(_FLIGHT, _SLOT_PAGE, _ALERTS),
         ends="it is rolled back, its session closed.",
     ),
-    "flood": Words(
+    "flood": TroubleText(
         title="Flood it",
         about="The whole price list is repriced, again and again, faster than it can be stored. "
         "The slot comes to retain some 24 MB and is kept there; at most 300 MB are written.",
@@ -79,7 +79,7 @@ WORDS: dict[str, Words] = {
         look=(_LAG, _SLOT_PAGE, _ALERTS),
         ends="it is over once the receiver has caught up.",
     ),
-    "idle-slot": Words(
+    "idle-slot": TroubleText(
         title="Forget a slot",
         about="A slot debezium_billing appears that nobody reads, and retains 1.6 MB of WAL more "
         "every second.",
@@ -87,7 +87,7 @@ WORDS: dict[str, Words] = {
         look=(_SLOTS, _LAG, _ALERTS),
         ends="it is dropped.",
     ),
-    "lost-slot": Words(
+    "lost-slot": TroubleText(
         title="Lose a slot",
         about="A slot debezium_orders is left behind until the server removes WAL that it still "
         "needs: its limit is set low for a moment. replview's own slot is never in danger.",
@@ -95,7 +95,7 @@ WORDS: dict[str, Words] = {
         look=(_SLOTS, _LAG, _ALERTS),
         ends="it is dropped, the limit is as before.",
     ),
-    "schema-change": Words(
+    "schema-change": TroubleText(
         title="Change a table",
         about="The table receipts gets a column cashier: whoever reads it downstream may not know "
         "it.",
@@ -103,7 +103,7 @@ WORDS: dict[str, Words] = {
         look=(("its relations", "relations", ()), _SLOT_PAGE, _ALERTS),
         ends="the column is dropped, which is one more change. The alert stays until it is seen.",
     ),
-    "poison-change": Words(
+    "poison-change": TroubleText(
         title="Write what cannot be stored",
         about="The store refuses one row of audit_notes. The receiver stops before it, and skips "
         "nothing: somebody must decide.",
@@ -119,7 +119,7 @@ class Card:
     """A trouble with its state, its text and the alerts that it caused."""
 
     trouble: Reported
-    words: Words
+    words: TroubleText
     #: Alerts that fired since the trouble was requested, oldest first.
     alerts: list[Alert]
     now: dt.datetime

@@ -106,10 +106,10 @@ class Command(InstanceCommand):
 
 _NOT_HERE = "not_here"
 #: Prints a line about an item; the arguments are the item's name and the line.
-Tell = Callable[[str, str], None]
+PrintItem = Callable[[str, str], None]
 
 
-def apply_plan(plan: FleetPlan, tell: Tell, stop: threading.Event, path: Path) -> None:
+def apply_plan(plan: FleetPlan, tell: PrintItem, stop: threading.Event, path: Path) -> None:
     """Carry out sources, masks, grants, then slots, so that no slot starts before its masks.
 
     An item that fails gets a ``trouble``, and the remaining items continue.
@@ -139,7 +139,7 @@ def _of(group: list[Item], kind: str) -> list[Item]:
     return [item for item in group if item.kind == kind]
 
 
-def _carry_out(item: Item, tell: Tell) -> None:
+def _carry_out(item: Item, tell: PrintItem) -> None:
     try:
         for act in item.acts:
             act(lambda line: tell(item.name, line))

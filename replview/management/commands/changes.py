@@ -22,7 +22,7 @@ from replview.store.read.changes.scan import ALL_OF_IT
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import (
-    Portion,
+    MatchedChanges,
     Selection,
     undecided_words,
     within,
@@ -173,7 +173,9 @@ def _opened(path: str) -> BinaryIO:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Portion, RecordWriter]]:
+def _found(
+    selection: Selection, options: dict[str, Any]
+) -> Iterator[tuple[MatchedChanges, RecordWriter]]:
     """Yield portions of changes in commit order, each with the writer of their records."""
     slot = selection.wanted.slot
     assert isinstance(slot, Slot)

@@ -26,7 +26,7 @@ from replview.jobs import exports
 from replview.live.publisher import Publisher
 from replview.management import instance
 from replview.management.changes_options import add_filters, words_of
-from replview.parquet.slices import Before
+from replview.parquet.slices import BeforeOrigin
 from replview.store import instance_settings
 from replview.store.models import Export, Slot
 from replview.store.write.access_record import Action, command_user, note
@@ -215,7 +215,7 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
             its = {word: text for word, text in last.words.items() if word not in _PLACES}
             words = (given or its) | ends
             target = target or last.target
-    before: Before = "full" if options["images"] == "full" else options["before"]
+    before: BeforeOrigin = "full" if options["images"] == "full" else options["before"]
     export_request = read_export_request(slot, words, name=name, before=before,
                                          numeric_scale=options["numeric_scale"],
                                          since_last=options["since_last"])  # fmt: skip

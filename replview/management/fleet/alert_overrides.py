@@ -34,10 +34,10 @@ _WORDS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held
          "clear_seconds": "over after", "severity": "severity"}  # fmt: skip
 
 #: The values of the slot's own rule by field; None means that the slot has no own rule.
-Wanted = dict[str, Any] | None
+OwnRule = dict[str, Any] | None
 
 
-def take_alerts(value: object) -> dict[str, Wanted]:
+def take_alerts(value: object) -> dict[str, OwnRule]:
     """Check and convert the table ``alerts`` of a slot. Raises ``ValueError``."""
     if not isinstance(value, Mapping):
         raise ValueError('it must be a table such as { lag_look = "5min", inactive = false }')
@@ -54,7 +54,7 @@ def take_alerts(value: object) -> dict[str, Wanted]:
     return found
 
 
-def _take_rule(kind: AlertKind, given: object) -> Wanted:
+def _take_rule(kind: AlertKind, given: object) -> OwnRule:
     if given == "inherit":
         return None  # the slot has no rule of its own
     if isinstance(given, bool):
@@ -99,7 +99,7 @@ def compare_alerts(item: Item, slot: Slot | None, declared: DeclaredSlot, *, pru
     """
     if item.trouble is not None or not declared.says("alerts"):
         return
-    wanted: dict[str, Wanted] = dict(declared.get("alerts"))
+    wanted: dict[str, OwnRule] = dict(declared.get("alerts"))
     own = _own_rules(slot)
     for name in own:
         if name not in wanted and prune:
@@ -127,7 +127,7 @@ def _own_rules(slot: Slot | None) -> dict[str, AlertRule]:
     return {rule.overrides.key: rule for rule in found if rule.overrides is not None}
 
 
-def _note_change(item: Item, name: str, rule: AlertRule | None, fields: Wanted) -> None:
+def _note_change(item: Item, name: str, rule: AlertRule | None, fields: OwnRule) -> None:
     kind = OVERRIDABLE[name]
     was = "as for all slots"
     if rule is not None:
@@ -151,7 +151,7 @@ def _words(kind: AlertKind, fields: Mapping[str, Any]) -> str:
 
 
 @transaction.atomic
-def _carry_out(full_name: str, name: str, fields: Wanted) -> None:
+def _carry_out(full_name: str, name: str, fields: OwnRule) -> None:
     source_name, _, slot_name = full_name.rpartition("/")
     slot = Slot.objects.select_related("source").get(source__name=source_name, name=slot_name)
     built_in.ensure()

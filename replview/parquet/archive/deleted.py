@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 
 from replview.parquet.archive import changes
 from replview.parquet.pg_values import convert, pg_text
-from replview.parquet.reading.connecting import Connection, StoreProblem
+from replview.parquet.reading.connecting import StoreConnection, StoreProblem
 from replview.parquet.reading.places import lsn_text
 from replview.parquet.reading.resolving import resolve
 from replview.parquet.reading.typed_query import is_plain
-from replview.parquet.reading.untyped import WORDS, Names, names_by_oid
+from replview.parquet.reading.untyped import WORDS, ShapeNames, names_by_oid
 from replview.parquet.slice_schemas import CHANGE_FIELDS, UNTYPED, SliceColumn
 from replview.parquet.slices import NOT_NARROWED, Slice, SliceTable
 from replview.parquet.writing.chains import Chain
@@ -54,7 +54,7 @@ _KEPT = """
 _HOMES = "SELECT DISTINCT home FROM archive_mark WHERE incarnation_id = %s AND home <> ''"
 
 
-def resolved(connection: Connection, **asked: Any) -> Slice:
+def resolved(connection: StoreConnection, **asked: Any) -> Slice:
     """Like resolve(), but extend the end over transactions that retention deleted."""
     part, through = resolve(connection, **asked), asked.get("through_seq")
     [(end,)] = connection.execute(_NEXT, [part.through_seq, part.incarnation_id]).fetchall()
@@ -62,7 +62,7 @@ def resolved(connection: Connection, **asked: Any) -> Slice:
 
 
 def pieces(
-    connection: Connection, part: Slice, archive: Target | None
+    connection: StoreConnection, part: Slice, archive: Target | None
 ) -> Iterator[tuple[Slice, str | None]]:
     """Yield the slice in pieces, in order, each with the place that has it.
 
@@ -80,7 +80,7 @@ def pieces(
             yield from _archived(connection, piece, archive)
 
 
-def _asks_of_deleted(connection: Connection, part: Slice) -> bool:
+def _asks_of_deleted(connection: StoreConnection, part: Slice) -> bool:
     """Return whether the slice begins before the time and LSN since which everything is kept."""
     row = connection.execute(_KEPT, [part.incarnation_id]).fetchone()
     if row is None or row[0] is None:
@@ -104,7 +104,7 @@ def _parted(part: Slice, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Sli
 
 
 def _archived(
-    connection: Connection, part: Slice, target: Target
+    connection: StoreConnection, part: Slice, target: Target
 ) -> Iterator[tuple[Slice, str | None]]:
     # A source may have been renamed since it was first archived.
     homes = [*(row[0] for row in connection.execute(_HOMES, [part.incarnation_id])), part.source]
@@ -168,7 +168,7 @@ def refuse_narrowed(part: Slice) -> None:
 
 
 def counts(
-    connection: Connection, target: Target, path: str, part: Slice, table: SliceTable | None
+    connection: StoreConnection, target: Target, path: str, part: Slice, table: SliceTable | None
 ) -> Iterator[tuple[int, int]]:
     """Yield the part's transactions with rows in a manifest's files, and how many, in order."""
     places = [
@@ -180,7 +180,7 @@ def counts(
 
 
 def read_archived(
-    connection: Connection, target: Target, path: str, part: Slice, table: SliceTable | None
+    connection: StoreConnection, target: Target, path: str, part: Slice, table: SliceTable | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the part's rows in a manifest's files, as ``read_typed`` or ``read_untyped`` does.
 
@@ -213,7 +213,7 @@ def read_archived(
 
 
 def _files(
-    connection: Connection, target: Target, path: str, part: Slice, table: SliceTable | None
+    connection: StoreConnection, target: Target, path: str, part: Slice, table: SliceTable | None
 ) -> Iterator[tuple[Mapping[str, Any], int | None, pc.Expression, str]]:
     """Yield the files that may have some of the part's rows.
 
@@ -318,7 +318,7 @@ def _is_within(part: Slice, change: changes.ArchivedChange) -> bool:
 
 
 def _record(
-    part: Slice, names: Names, oid: int | None, change: changes.ArchivedChange
+    part: Slice, names: ShapeNames, oid: int | None, change: changes.ArchivedChange
 ) -> dict[str, Any]:
     oid = change.oid or oid
     named = names.get(oid or 0, {})

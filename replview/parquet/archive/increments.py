@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from psycopg import sql
 
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.places import (
     conditions,
     of_relations,
@@ -68,7 +68,7 @@ def write_next(
 
 
 def stretches_of(
-    connection: Connection, part: Slice, tables: Sequence[SliceTable]
+    connection: StoreConnection, part: Slice, tables: Sequence[SliceTable]
 ) -> dict[int, list[tuple[Slice, SliceTable]]]:
     """Return the stretches of each table that no single schema reads (``planning.StretchesOf``).
 

@@ -21,7 +21,7 @@ Within = tuple[int | None, int | None, int]
 #: A change in any file: incarnation, commit LSN, xid, seq.
 FilePlace = tuple[int, int | None, int | None, int]
 #: A row's key: its columns and their texts, by name.
-Key = tuple[tuple[str, str | None], ...]
+FileKey = tuple[tuple[str, str | None], ...]
 _PLACE = ["_commit_version", "_xid", "_seq", "_lsn", "_change_type"]
 
 
@@ -92,7 +92,7 @@ class TableFile:
 
     def changes_within(self, spans: Sequence[FileKeySpan]) -> set[Within]:
         """Return the changes with a row, before or after, that belongs to one of the spans."""
-        of_key: dict[Key, list[FileKeySpan]] = {}
+        of_key: dict[FileKey, list[FileKeySpan]] = {}
         for span in spans:
             of_key.setdefault(key_of(span.key), []).append(span)
         found = set[Within]()
@@ -133,7 +133,7 @@ class TableFile:
         return sum(seq not in recorded for seq in masked.values())
 
     def changes_under(
-        self, keys: Sequence[Key], shapes: changes.ArchivedShapes
+        self, keys: Sequence[FileKey], shapes: changes.ArchivedShapes
     ) -> list[changes.ArchivedChange]:
         """Return every change with a row under one of the keys, with the values of both rows."""
         dataset = self.target.dataset(self.path)
@@ -155,7 +155,7 @@ def _within(row: Mapping[str, Any]) -> Within:
     return row["_commit_version"], row["_xid"], row["_seq"]
 
 
-def key_of(values: Mapping[str, str | None]) -> Key:
+def key_of(values: Mapping[str, str | None]) -> FileKey:
     """Return a key with its columns sorted by name."""
     return tuple(sorted(values.items()))
 
@@ -170,18 +170,18 @@ def at_places(places: set[Within]) -> pc.Expression:
 
 
 def _matching(
-    dataset: pads.FileSystemDataset, keys: Sequence[Key]
-) -> Iterator[tuple[dict[str, Any], Key]]:
+    dataset: pads.FileSystemDataset, keys: Sequence[FileKey]
+) -> Iterator[tuple[dict[str, Any], FileKey]]:
     """Yield the places of rows with one of the keys, and the key, whatever the shape's own key."""
     names = changes.file_columns(dataset.schema)
-    by_columns: dict[tuple[str, ...], list[Key]] = {}
+    by_columns: dict[tuple[str, ...], list[FileKey]] = {}
     for key in keys:
         by_columns.setdefault(tuple(name for name, _ in key), []).append(key)
     for columns, mine in by_columns.items():
         if any(column not in names for column in columns):
             continue
         files = [names[column] for column in columns]
-        plain: dict[tuple[Any, ...], Key] = {}
+        plain: dict[tuple[Any, ...], FileKey] = {}
         for key in mine:
             values = _values(dataset.schema, files, key)
             if values is None:
@@ -202,7 +202,7 @@ def _matching(
                 yield row, matched
 
 
-def _values(schema: pa.Schema, files: Sequence[str], key: Key) -> tuple[Any, ...] | None:
+def _values(schema: pa.Schema, files: Sequence[str], key: FileKey) -> tuple[Any, ...] | None:
     """Return the key's values in the columns' types; None where one does not fit, or is NULL."""
     values = []
     for name, (_, text) in zip(files, key, strict=True):
@@ -217,8 +217,8 @@ def _values(schema: pa.Schema, files: Sequence[str], key: Key) -> tuple[Any, ...
 
 
 def _odd(
-    dataset: pads.FileSystemDataset, files: Sequence[str], key: Key
-) -> Iterator[tuple[dict[str, Any], Key]]:
+    dataset: pads.FileSystemDataset, files: Sequence[str], key: FileKey
+) -> Iterator[tuple[dict[str, Any], FileKey]]:
     """Yield the rows with a key that no filter can express, by a look at every row."""
     with raising_problems():
         wanted = [*_PLACE, "_pg_raw", "_not_sent", *files]

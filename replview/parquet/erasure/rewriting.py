@@ -21,7 +21,7 @@ from replview.parquet.writing.layout import MANIFEST, MANIFESTS
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
-Change = Callable[[pa.Table], tuple[pa.Table, int]]
+RewriteRows = Callable[[pa.Table], tuple[pa.Table, int]]
 ERASED = "_erased.json"
 
 
@@ -60,7 +60,7 @@ class Rewriter:
         """
         return self._write(path, self._named)
 
-    def _write(self, path: str, change: Change) -> int:
+    def _write(self, path: str, change: RewriteRows) -> int:
         done = 0
         with raising_problems(), self.target.open(path) as source:
             parquet = pq.ParquetFile(source)

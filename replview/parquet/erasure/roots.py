@@ -19,9 +19,9 @@ from replview.parquet.archive.changes import ArchivedChange, ArchivedShapes
 from replview.parquet.archive.compacting import settle
 from replview.parquet.erasure.finding import (
     FileErasure,
+    FileKey,
     FileKeySpan,
     FilePlace,
-    Key,
     TableFile,
     Within,
 )
@@ -81,7 +81,7 @@ class ErasureRoot:
         return cls(Target.of(url), wanted)
 
     def changes_under(
-        self, oids: Sequence[int], keys: Sequence[Key]
+        self, oids: Sequence[int], keys: Sequence[FileKey]
     ) -> Iterator[tuple[int, ArchivedChange]]:
         """Yield every change with a row under one of a table's keys: ``(incarnation, change)``."""
         for incarnation, folder in self._incarnations():

@@ -1,10 +1,10 @@
 """Read a query's rows as Arrow batches: a group of transactions as one packed row, or by COPY.
 
-Groups are small (``transactions.Group.packs``), and the server works on the next group while this
-process converts the current one. Two queries return the same rows. The query of *cells* extracts
-each value from the row's JSON as it packs it, and marks values that were not sent. The query of
-*rows* also distinguishes marks from texts that look like marks. The query of cells is used until
-a value looks like a mark.
+Groups are small (``transactions.TransactionGroup.packs``), and the server works on the next group
+while this process converts the current one. Two queries return the same rows. The query of *cells*
+extracts each value from the row's JSON as it packs it, and marks values that were not sent. The
+query of *rows* also distinguishes marks from texts that look like marks. The query of cells is used
+until a value looks like a mark.
 """
 
 import select
@@ -18,7 +18,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGconn
 
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.packed_values import Fields, fit, packing, unpacked
 from replview.parquet.reading.row_images import written_once
 from replview.parquet.reading.transactions import TransactionGroup
@@ -30,7 +30,7 @@ BATCH_ROWS = 32_768
 
 
 def copied(
-    connection: Connection, query: sql.Composable, fields: Mapping[str, pa.DataType]
+    connection: StoreConnection, query: sql.Composable, fields: Mapping[str, pa.DataType]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the query's rows in order; no batch holds much more than ``_BATCH_BYTES``.
 
@@ -101,7 +101,7 @@ def _parsed(data: bytes, fields: Mapping[str, pa.DataType]) -> pa.RecordBatch:
 
 
 def group_batches(
-    connection: Connection,
+    connection: StoreConnection,
     groups: Iterator[TransactionGroup],
     query: Callable[[TransactionGroup], sql.Composable],
     fields: Fields,
@@ -134,7 +134,7 @@ class _PackedGroups:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: StoreConnection,
         query: Callable[[TransactionGroup], sql.Composable],
         fields: Fields,
         cells: Cells | None,

@@ -17,7 +17,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.packed_values import INT8, Fields
 from replview.parquet.slice_schemas import SliceColumn
 from replview.parquet.slices import Slice, SliceTable
@@ -43,11 +43,11 @@ Marks = dict[str, dict[int, tuple[str | None, str | None]]]
 class SideConnection:
     """A second connection, made when first needed: the first one is in a COPY."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: StoreConnection) -> None:
         self._info = connection.info
-        self._made: Connection | None = None
+        self._made: StoreConnection | None = None
 
-    def connection(self) -> Connection:
+    def connection(self) -> StoreConnection:
         """Return the connection; the first call opens it."""
         if self._made is None:
             self._made = psycopg.connect(
@@ -155,7 +155,7 @@ _CHARACTERS = 16 * 1024 * 1024
 class _WholeSession(ReadSession):
     """A session that reads values as stored: the slice's own masks are applied afterwards."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: StoreConnection) -> None:
         super().__init__(connection, Visibility(self.rows, Grants))
         #: Characters read since the last lookup began.
         self.read_characters = 0

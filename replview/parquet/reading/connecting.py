@@ -12,7 +12,7 @@ from replview.text.problem import CodedProblem
 #: The environment variable of the store's address; the option ``dsn`` takes precedence.
 ENVIRONMENT = "REPLVIEW_STORE_URL"
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+StoreConnection = psycopg.Connection[tuple[Any, ...]]
 
 _SETTINGS = (
     "SET timezone = 'UTC'; SET client_encoding = 'UTF8'; SET datestyle = 'ISO'; "
@@ -49,7 +49,7 @@ def store_dsn(dsn: str | None = None) -> str:
     return found
 
 
-def connect(dsn: str | None = None) -> Connection:
+def connect(dsn: str | None = None) -> StoreConnection:
     """Open a session of the store: autocommit, read-only, UTC. Raises ``StoreProblem``."""
     try:
         connection = psycopg.connect(

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from psycopg import sql
 
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.places import (
     NOT_ABORTED,
     PLACED_DAY,
@@ -24,7 +24,7 @@ from replview.parquet.reading.places import (
     wanted_operations,
 )
 from replview.parquet.reading.resolving import relation_ids
-from replview.parquet.slices import LAST_SEQ, Range, Slice, SliceTable
+from replview.parquet.slices import LAST_SEQ, Slice, SliceRange, SliceTable
 
 #: Cuts are exact to this fraction of a range's size (1/100).
 _FINENESS = 100
@@ -125,14 +125,14 @@ class _Counting:
 
 
 def cut(
-    connection: Connection,
+    connection: StoreConnection,
     part: Slice,
     table: SliceTable | None,
     *,
     parts: int | None = None,
     rows_per_part: int | None = None,
     by_day: bool = False,
-) -> list[Range]:
+) -> list[SliceRange]:
     """Cut the slice into ranges in the order of history, none empty, even within one transaction.
 
     Either so many ``parts`` or as many as ``rows_per_part`` asks for; without both, one. With
@@ -146,13 +146,13 @@ def cut(
 
 
 def cut_tables(
-    connection: Connection, part: Slice, wanted: Mapping[int, tuple[SliceTable, int]]
-) -> dict[int, list[Range]]:
+    connection: StoreConnection, part: Slice, wanted: Mapping[int, tuple[SliceTable, int]]
+) -> dict[int, list[SliceRange]]:
     """Like cut() by day, for several tables by relation, each with its number of rows per part.
 
     One query counts all tables; its answer is read table by table.
     """
-    found: dict[int, list[Range]] = {relation: [] for relation in wanted}
+    found: dict[int, list[SliceRange]] = {relation: [] for relation in wanted}
     if not wanted:
         return found
     query = _tables_by_block(part, [table for table, _ in wanted.values()])
@@ -182,10 +182,14 @@ def _tables_by_block(part: Slice, tables: Sequence[SliceTable]) -> sql.Composed:
 
 
 def _cut(
-    connection: Connection, counting: _Counting, pieces: Iterable[_CutPiece], parts: int | None,
-    rows_per_part: int | None, by_day: bool,
-) -> list[Range]:  # fmt: skip
-    found: list[Range] = []
+    connection: StoreConnection,
+    counting: _Counting,
+    pieces: Iterable[_CutPiece],
+    parts: int | None,
+    rows_per_part: int | None,
+    by_day: bool,
+) -> list[SliceRange]:
+    found: list[SliceRange] = []
     for day, group in groupby(pieces, key=lambda piece: piece.day):
         blocks = list(group)
         total = sum(piece.weight for piece in blocks)
@@ -198,7 +202,9 @@ def _cut(
     return found
 
 
-def _counted(counting: _Counting, within: Range, by_day: bool, *, in_order: bool) -> sql.Composed:
+def _counted(
+    counting: _Counting, within: SliceRange, by_day: bool, *, in_order: bool
+) -> sql.Composed:
     return sql.SQL(_COUNTED).format(
         weight=counting.sql(counting.update_weight),
         changes=counting.sql(1) if counting.update_weight > 1 else sql.SQL("NULL::int"),
@@ -209,7 +215,7 @@ def _counted(counting: _Counting, within: Range, by_day: bool, *, in_order: bool
     )
 
 
-def _blocks(connection: Connection, counting: _Counting, by_day: bool) -> list[_CutPiece]:
+def _blocks(connection: StoreConnection, counting: _Counting, by_day: bool) -> list[_CutPiece]:
     """Count the whole slice in blocks."""
     part = counting.part
     query = sql.SQL(_BY_BLOCK).format(
@@ -227,7 +233,7 @@ def _width(part: Slice) -> int:
 
 
 def _fine(
-    connection: Connection,
+    connection: StoreConnection,
     counting: _Counting,
     blocks: Iterable[_CutPiece],
     step: float,
@@ -240,7 +246,7 @@ def _fine(
         if not heavy:
             found += some
             continue
-        within = Range(after=(some[0].first - 1, LAST_SEQ), through=(some[-1].last, LAST_SEQ))
+        within = SliceRange(after=(some[0].first - 1, LAST_SEQ), through=(some[-1].last, LAST_SEQ))
         query = sql.SQL(_ONE_BY_ONE).format(
             columns=sql.SQL(_COLUMNS),
             counted=_counted(counting, within, by_day, in_order=True),
@@ -252,7 +258,7 @@ def _fine(
 
 
 def _split(
-    connection: Connection,
+    connection: StoreConnection,
     counting: _Counting,
     pieces: Iterable[_CutPiece],
     total: int,
@@ -274,7 +280,7 @@ def _split(
 
 
 def _parts_of(
-    connection: Connection, counting: _Counting, piece: _CutPiece, offsets: Sequence[int]
+    connection: StoreConnection, counting: _Counting, piece: _CutPiece, offsets: Sequence[int]
 ) -> list[_CutPiece]:
     query = sql.SQL(_EDGES).format(
         double=counting.update_weight,
@@ -299,7 +305,7 @@ def _parts_of(
 
 def _ranges(
     pieces: Iterable[_CutPiece], total: int, number: int, day: dt.date | None, *, by_day: bool
-) -> list[Range]:
+) -> list[SliceRange]:
     """Make ranges of pieces; a piece belongs to the range that its middle is in."""
     placed: dict[int, list[_CutPiece]] = {}
     before = 0
@@ -308,7 +314,7 @@ def _ranges(
         placed.setdefault(min(middle, number - 1), []).append(piece)
         before += piece.weight
     return [
-        Range(
+        SliceRange(
             after=(some[0].first, some[0].after_seq)
             if some[0].after_seq
             else (some[0].first - 1, LAST_SEQ),

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from psycopg import sql
 
-from replview.parquet.reading.connecting import Connection, StoreProblem
+from replview.parquet.reading.connecting import StoreConnection, StoreProblem
 from replview.parquet.slices import Masked, Slice
 from replview.store.read.session import ReadSession
 
@@ -23,7 +23,7 @@ _SHAPES = """
 """
 
 
-def with_rules(connection: Connection, part: Slice) -> Slice:
+def with_rules(connection: StoreConnection, part: Slice) -> Slice:
     """Add the masks of the store's present rules to the slice's own masks."""
     masked = {name: set(columns) for name, columns in part.masked}
     for name, columns in rules_of(connection, part.incarnation_id).items():
@@ -36,7 +36,7 @@ def in_order(masked: Mapping[str, Iterable[str]]) -> Masked:
     return tuple((name, tuple(sorted(masked[name]))) for name in sorted(masked) if masked[name])
 
 
-def rules_of(connection: Connection, incarnation: int) -> dict[str, set[str]]:
+def rules_of(connection: StoreConnection, incarnation: int) -> dict[str, set[str]]:
     """Return table → masked columns, under every name that the table has had."""
     visibility = ReadSession(connection).visibility
     if visibility.open:
@@ -60,7 +60,9 @@ def masked_image(image: sql.Composable, columns: Sequence[str]) -> sql.Composabl
     ).format(image=image, mark='{"$masked": true}', columns=list(columns))
 
 
-def masked_images(connection: Connection, part: Slice, image: sql.Composable) -> sql.Composable:
+def masked_images(
+    connection: StoreConnection, part: Slice, image: sql.Composable
+) -> sql.Composable:
     """Mask an image in changes of all tables, each by the masks of its own table."""
     if not part.masked:
         return image
@@ -73,7 +75,7 @@ def masked_images(connection: Connection, part: Slice, image: sql.Composable) ->
     return sql.SQL("CASE c.relation_id {} ELSE {} END").format(sql.SQL(" ").join(branches), image)
 
 
-def masked_relations(connection: Connection, part: Slice) -> dict[int, list[str]]:
+def masked_relations(connection: StoreConnection, part: Slice) -> dict[int, list[str]]:
     """Return relation → its masked columns, for relations that have some."""
     shapes = connection.execute(_SHAPES, [part.incarnation_id]) if part.masked else ()
     found = {relation: {c for n in names for c in part.masked_of(n)} for relation, names in shapes}

@@ -8,7 +8,7 @@ import orjson
 from psycopg import sql
 
 from decoder.scalars import LSN
-from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Range, Slice
+from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Slice, SliceRange
 from replview.store.read import history_places, rows
 from replview.store.read.seen import TextLimits
 from replview.store.read.transactions.conditions import limited_conditions
@@ -44,13 +44,13 @@ _THEIRS = """CASE WHEN t.actors IS NULL THEN {all} ELSE (
     WHERE coalesce(e ->> 'actor', '') = ANY({whose})) END"""
 
 
-def everything(part: Slice) -> Range:
+def everything(part: Slice) -> SliceRange:
     """Return the whole slice as one range."""
-    return Range(after=(part.after_seq, LAST_SEQ), through=(part.through_seq, LAST_SEQ))
+    return SliceRange(after=(part.after_seq, LAST_SEQ), through=(part.through_seq, LAST_SEQ))
 
 
 def conditions(
-    part: Slice, within: Range | None = None, relation_ids: Sequence[int] | None = None
+    part: Slice, within: SliceRange | None = None, relation_ids: Sequence[int] | None = None
 ) -> sql.Composed:
     """Return the condition for transactions of the range that touched one of these relations."""
     found: list[sql.Composable] = [
@@ -136,7 +136,7 @@ def _bound(text: str, values: Mapping[str, object]) -> sql.Composed:
     )
 
 
-def ends(part: Slice, within: Range | None) -> tuple[int, int]:
+def ends(part: Slice, within: SliceRange | None) -> tuple[int, int]:
     """Return the ends of a range, or of the slice: ``after < commit_seq <= through``."""
     if within is None:
         return part.after_seq, part.through_seq

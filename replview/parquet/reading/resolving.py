@@ -7,7 +7,7 @@ from functools import partial
 
 from psycopg import sql
 
-from replview.parquet.reading.connecting import Connection, StoreProblem, did_you_mean
+from replview.parquet.reading.connecting import StoreConnection, StoreProblem, did_you_mean
 from replview.parquet.reading.places import (
     PLACED_LSN,
     PLACED_TIME,
@@ -23,10 +23,10 @@ from replview.parquet.slice_schemas import MOST_DIGITS, with_scale
 from replview.parquet.slices import (
     NOT_NARROWED,
     OPERATIONS,
-    Before,
+    BeforeOrigin,
     Narrowing,
-    Range,
     Slice,
+    SliceRange,
     SliceTable,
     TableVersion,
 )
@@ -65,7 +65,7 @@ _BASELINES = """
 
 
 def resolve(
-    connection: Connection,
+    connection: StoreConnection,
     *,
     source: str | None = None,
     slot: str | None = None,
@@ -79,7 +79,7 @@ def resolve(
     tables: Sequence[str] = (),
     operations: Sequence[str] = (),
     actors: Sequence[str] = (),
-    before: Before = "sent",
+    before: BeforeOrigin = "sent",
     numeric_scale: int | None = None,
     narrowed: Narrowing = NOT_NARROWED,
 ) -> Slice:
@@ -105,7 +105,7 @@ def resolve(
     )  # fmt: skip
 
 
-def ended_at_a_place(connection: Connection, part: Slice) -> Slice:
+def ended_at_a_place(connection: StoreConnection, part: Slice) -> Slice:
     """End the slice before its first transaction that is later than ``until`` or ``to_lsn``.
 
     A slice that continues there misses no transaction. Commit times mostly grow with commit_seq,
@@ -139,7 +139,7 @@ def _checked_scale(digits: int | None) -> int | None:
 
 
 def _incarnation(
-    connection: Connection, source: str | None, slot: str | None, incarnation: int | None
+    connection: StoreConnection, source: str | None, slot: str | None, incarnation: int | None
 ) -> tuple[str, str, int, int]:
     """Return the source, the slot, and the incarnation's identifier and number."""
     if slot and not source and "/" in slot:
@@ -185,7 +185,7 @@ def _some(names: list[str]) -> str:
 
 
 def _narrowed(
-    connection: Connection, incarnation_id: int, first: int, last: int,
+    connection: StoreConnection, incarnation_id: int, first: int, last: int,
     from_lsn: int | None, to_lsn: int | None,
 ) -> tuple[int, int]:  # fmt: skip
     """Return the commit_seqs between which every transaction of these LSNs is."""
@@ -200,7 +200,9 @@ def _narrowed(
     return narrow_first, narrow_last
 
 
-def _before(connection: Connection, incarnation_id: int, first: int, last: int, lsn: int) -> int:
+def _before(
+    connection: StoreConnection, incarnation_id: int, first: int, last: int, lsn: int
+) -> int:
     """Return the last commit_seq before an LSN: within an incarnation both grow together."""
     low, high = first, last
     while low < high:
@@ -241,7 +243,7 @@ _SEEN = """
 """
 
 
-def relation_ids(connection: Connection, part: Slice) -> list[int] | None:
+def relation_ids(connection: StoreConnection, part: Slice) -> list[int] | None:
     """Return the store's identifiers of the slice's tables; None: all. Raises ``StoreProblem``."""
     if not part.tables:
         return None
@@ -257,7 +259,7 @@ def relation_ids(connection: Connection, part: Slice) -> list[int] | None:
     return list(found)
 
 
-def known_tables(connection: Connection, part: Slice) -> list[str]:
+def known_tables(connection: StoreConnection, part: Slice) -> list[str]:
     """Return every table of the slice's incarnation, by its present name, each once."""
     rows = connection.execute(_RELATIONS, [part.incarnation_id])
     return list(dict.fromkeys(table_word(schema, table) for _, schema, table in rows))
@@ -276,7 +278,7 @@ def _no_table(name: str, known: list[str], slot: str) -> StoreProblem:
     )
 
 
-def tables_of(connection: Connection, part: Slice) -> list[SliceTable]:
+def tables_of(connection: StoreConnection, part: Slice) -> list[SliceTable]:
     """Return the tables with inserts, updates, deletes or baseline rows, by name, with shapes.
 
     A table dropped and created again within the slice is two, of the same name and another oid.
@@ -292,7 +294,7 @@ def tables_of(connection: Connection, part: Slice) -> list[SliceTable]:
 
 
 def transactions_of(
-    connection: Connection, part: Slice, within: Range | None = None
+    connection: StoreConnection, part: Slice, within: SliceRange | None = None
 ) -> sql.Composed:
     """Return the condition for the slice's transactions.
 
@@ -306,7 +308,7 @@ def transactions_of(
     return sql.SQL("{} AND ({}) > 0").format(where, counts)
 
 
-def touched(connection: Connection, part: Slice) -> list[int]:
+def touched(connection: StoreConnection, part: Slice) -> list[int]:
     """Return the relations that some transaction of the slice touched."""
     query = sql.SQL(
         "SELECT DISTINCT k::bigint FROM transaction t, jsonb_object_keys(t.relations) k WHERE {}"
@@ -314,7 +316,7 @@ def touched(connection: Connection, part: Slice) -> list[int]:
     return [row[0] for row in connection.execute(query)]
 
 
-def _counts(connection: Connection, part: Slice, ids: Sequence[int]) -> dict[int, int]:
+def _counts(connection: StoreConnection, part: Slice, ids: Sequence[int]) -> dict[int, int]:
     """Return relation → changes that give rows, counted in one reading of the transactions."""
     if not ids:
         return {}
@@ -333,7 +335,7 @@ def _counts(connection: Connection, part: Slice, ids: Sequence[int]) -> dict[int
 
 
 def _all_versions(
-    connection: Connection, ids: Sequence[int]
+    connection: StoreConnection, ids: Sequence[int]
 ) -> dict[int, list[tuple[int, str, str, TableVersion]]]:
     """Return relation → its shapes by number, each with its oid, schema and table name."""
     found: dict[int, list[tuple[int, str, str, TableVersion]]] = {}
@@ -345,7 +347,7 @@ def _all_versions(
     return found
 
 
-def described(connection: Connection, part: Slice, ids: Sequence[int]) -> list[SliceTable]:
+def described(connection: StoreConnection, part: Slice, ids: Sequence[int]) -> list[SliceTable]:
     """Return tables by name, with the shapes of the slice's changes; rows are not counted."""
     if not ids:
         return []
@@ -372,7 +374,9 @@ def _table_of(
     return SliceTable(relation_id=relation, oid=oid, schema=schema, table=table, versions=versions)
 
 
-def chosen(connection: Connection, part: Slice, only: Sequence[str] | None = None) -> SliceTable:
+def chosen(
+    connection: StoreConnection, part: Slice, only: Sequence[str] | None = None
+) -> SliceTable:
     """Return the slice's one table with every shape it has had, and of its columns those named.
 
     Reads no changes and counts none.
@@ -391,7 +395,7 @@ def chosen(connection: Connection, part: Slice, only: Sequence[str] | None = Non
     return replace(made, only=tuple(only))
 
 
-def _seen(connection: Connection, part: Slice, ids: Sequence[int]) -> set[int]:
+def _seen(connection: StoreConnection, part: Slice, ids: Sequence[int]) -> set[int]:
     """Return the versions of these relations that occur in the slice; reads its changes."""
     if not ids:
         return set()

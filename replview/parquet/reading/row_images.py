@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from psycopg import sql
 
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.masks import masked_image
 from replview.parquet.reading.places import (
     NOT_ABORTED,
@@ -49,7 +49,7 @@ _MAY_DERIVE = sql.SQL("""
 """)
 
 
-def tells_before(connection: Connection, part: Slice, table: SliceTable) -> bool:
+def tells_before(connection: StoreConnection, part: Slice, table: SliceTable) -> bool:
     """Return whether an update may give two rows; a check for that in each update takes time."""
     if "update" not in wanted_operations(part, rows=True):
         return False
@@ -63,7 +63,7 @@ def tells_before(connection: Connection, part: Slice, table: SliceTable) -> bool
 
 
 def row_images(
-    connection: Connection, part: Slice, table: SliceTable
+    connection: StoreConnection, part: Slice, table: SliceTable
 ) -> Callable[[TransactionGroup], sql.Composed]:
     """Return a function that gives the query of one group's rows as JSON, in the order of history.
 
@@ -95,7 +95,7 @@ def row_images(
     return query
 
 
-def written_once(connection: Connection, part: sql.Composable) -> sql.Composable:
+def written_once(connection: StoreConnection, part: sql.Composable) -> sql.Composable:
     """Return the query's part as text, so that it is not composed anew for each group."""
     return sql.SQL(part.as_string(connection))
 

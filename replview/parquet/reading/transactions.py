@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.packed_values import (
     INT64,
     LSN,
@@ -21,7 +21,7 @@ from replview.parquet.reading.packed_values import (
     unpacked,
 )
 from replview.parquet.reading.places import conditions
-from replview.parquet.slices import LAST_SEQ, Range, Slice
+from replview.parquet.slices import LAST_SEQ, Slice, SliceRange
 from replview.store.read.rows import actor_at
 
 #: Transactions read by one query.
@@ -96,9 +96,9 @@ class TransactionGroup:
 
 
 def groups(
-    connection: Connection,
+    connection: StoreConnection,
     part: Slice,
-    within: Range,
+    within: SliceRange,
     relation_ids: Sequence[int] | None,
     having: sql.Composable = _ALL,
 ) -> Iterator[TransactionGroup]:
@@ -115,7 +115,7 @@ def groups(
 
 
 def _page(
-    connection: Connection, where: sql.Composable, having: sql.Composable, after: int
+    connection: StoreConnection, where: sql.Composable, having: sql.Composable, after: int
 ) -> pa.Table:
     query = sql.SQL(_QUERY).format(
         packing=packing(_FIELDS), where=where, having=having, after=after, limit=_PAGE
@@ -124,7 +124,7 @@ def _page(
     return pa.table(unpacked(values, _FIELDS, rows))
 
 
-def _looked_at(connection: Connection, group: TransactionGroup) -> TransactionGroup:
+def _looked_at(connection: StoreConnection, group: TransactionGroup) -> TransactionGroup:
     ends = pc.min_max(group.rows["id"])
     most = group.rows.num_rows * SPARSE
     asked = {"first": ends["min"].as_py(), "last": ends["max"].as_py(), "most": most + 1}
@@ -157,7 +157,7 @@ def actors_of(batch: pa.RecordBatch, of: pa.Array, group: TransactionGroup) -> p
     return pa.array(found, pa.string())
 
 
-def _of_page(page: pa.Table, within: Range) -> Iterator[TransactionGroup]:
+def _of_page(page: pa.Table, within: SliceRange) -> Iterator[TransactionGroup]:
     if not page.num_rows:
         return
     page = page.combine_chunks()

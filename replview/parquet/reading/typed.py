@@ -11,7 +11,7 @@ from replview.parquet.pg_values import convert_array
 from replview.parquet.reading import completing
 from replview.parquet.reading.batches import group_batches
 from replview.parquet.reading.completing import OWN_FIELDS as DERIVATION_FIELDS
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.packed_values import PLAIN, TEXT
 from replview.parquet.reading.places import everything
 from replview.parquet.reading.row_images import row_images
@@ -26,11 +26,11 @@ from replview.parquet.reading.typed_query import (
     typed_query,
 )
 from replview.parquet.slice_schemas import CHANGE_FIELDS, SliceColumn
-from replview.parquet.slices import Range, Slice, SliceTable
+from replview.parquet.slices import Slice, SliceRange, SliceTable
 
 
 def read_typed(
-    connection: Connection, part: Slice, table: SliceTable, within: Range | None = None
+    connection: StoreConnection, part: Slice, table: SliceTable, within: SliceRange | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of exactly ``table.arrow_schema()``, ordered by (commit_seq, seq).
 

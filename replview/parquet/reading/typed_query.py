@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.packed_values import (
     INT8,
     INT32,
@@ -62,7 +62,7 @@ def is_plain(arrow: pa.DataType) -> bool:
 
 
 def typed_query(
-    connection: Connection,
+    connection: StoreConnection,
     part: Slice,
     table: SliceTable,
     columns: Sequence[SliceColumn],
@@ -150,7 +150,7 @@ class Cells:
 
     @classmethod
     def of(
-        cls, connection: Connection, table: SliceTable, own: Fields,
+        cls, connection: StoreConnection, table: SliceTable, own: Fields,
         images: Callable[[TransactionGroup], sql.Composable],
     ) -> "Cells":  # fmt: skip
         """Make the query; ``images`` gives a group's rows: their own fields, and the JSON ``v``."""

@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from replview.parquet.reading.batches import copied
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.masks import masked_images, masked_relations
 from replview.parquet.reading.packed_values import (
     INT64,
@@ -32,7 +32,7 @@ from replview.parquet.reading.resolving import relation_ids, transactions_of
 from replview.parquet.reading.row_images import changes_of, source_of, written_once
 from replview.parquet.reading.transactions import TransactionGroup, actors_of, groups, placed
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
-from replview.parquet.slices import OPERATIONS, Range, Slice
+from replview.parquet.slices import OPERATIONS, Slice, SliceRange
 from replview.store.read.rows import named
 
 #: Code of ``change.op`` → operation.
@@ -65,26 +65,26 @@ _TRANSACTIONS = """
 
 
 #: A table's oid → the number of each of its shapes → schema and name of the table then.
-Names = dict[int, dict[int, tuple[str, str]]]
+ShapeNames = dict[int, dict[int, tuple[str, str]]]
 
 
-def names_by_oid(connection: Connection, part: Slice) -> Names:
+def names_by_oid(connection: StoreConnection, part: Slice) -> ShapeNames:
     """Return the names of all tables of the slice's incarnation."""
-    found: Names = {}
+    found: ShapeNames = {}
     for _, number, schema, table, oid in connection.execute(_SHAPES, [part.incarnation_id]):
         found.setdefault(oid, {})[number] = (schema, table)
     return found
 
 
 def read_untyped(
-    connection: Connection, part: Slice, within: Range | None = None
+    connection: StoreConnection, part: Slice, within: SliceRange | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield every change of the slice, of all tables, as ``slice_schemas.UNTYPED``."""
     yield from _records(connection, part, within, wanted_operations(part))
 
 
 def _records(
-    connection: Connection, part: Slice, within: Range | None, operations: Sequence[str],
+    connection: StoreConnection, part: Slice, within: SliceRange | None, operations: Sequence[str],
     having: sql.Composable = sql.SQL("true"),  # noqa: B008 (a constant)
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     rows = connection.cursor(row_factory=dict_row).execute(_SHAPES, [part.incarnation_id])
@@ -131,7 +131,7 @@ def _record_batch(
 
 
 def read_events(
-    connection: Connection, part: Slice, within: Range | None = None
+    connection: StoreConnection, part: Slice, within: SliceRange | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield truncations and logical messages of the slice as ``slice_schemas.EVENTS``."""
     operations = [each for each in wanted_operations(part) if each in ("truncate", "message")]
@@ -152,7 +152,7 @@ def _event(text: str | None) -> dict[str, Any]:
 
 
 def read_transactions(
-    connection: Connection, part: Slice, within: Range | None = None
+    connection: StoreConnection, part: Slice, within: SliceRange | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the slice's transactions as ``slice_schemas.TRANSACTIONS``.
 
@@ -194,7 +194,7 @@ def _packed_as(item: pa.Field) -> Fixed | Texts:
     return LSN if item.name == "_commit_version" else INT64
 
 
-def _columns(connection: Connection, part: Slice, names: Iterable[str]) -> sql.Composable:
+def _columns(connection: StoreConnection, part: Slice, names: Iterable[str]) -> sql.Composable:
     shown = {name: _column(name, part) for name in names}
     if masked := masked_relations(connection, part):
         # The size would reveal how long a masked value is.

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import psycopg
 
 from replview.parquet.reading import connect
-from replview.parquet.reading.connecting import Connection, StoreProblem
+from replview.parquet.reading.connecting import StoreConnection, StoreProblem
 from replview.parquet.slices import Slice
 from replview.parquet.writing import chains, manifests
 from replview.parquet.writing.datasets import Placed, place
-from replview.parquet.writing.files import FilePart, PartWriter, Written
+from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile
 from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.planning import ExportPlan, StretchesOf
 from replview.parquet.writing.problems import Cancelled, TargetProblem
@@ -27,7 +27,7 @@ _LOOK_SECONDS = 0.25
 #: the writer, the parts, the store's address and a test for cancellation. It yields each finished
 #: file, maybe again with its checksum, and None when progress may be reported.
 WriteParts = Callable[
-    [PartWriter, Sequence[FilePart], str | None, Callable[[], bool]], Iterator[Written | None]
+    [PartWriter, Sequence[FilePart], str | None, Callable[[], bool]], Iterator[WrittenFile | None]
 ]
 
 
@@ -74,7 +74,7 @@ def export(
 class _ExportRun:
     part: Slice
     target: Target
-    connection: Connection
+    connection: StoreConnection
     dsn: str | None
     write_parts: WriteParts | None
     progress: Callable[[Progress], None]
@@ -129,7 +129,7 @@ class _ExportRun:
         manifests.seal(self.target, self.part, manifest)
         return manifest
 
-    def _kept(self, placed: Placed, writer: PartWriter) -> dict[str, Written]:
+    def _kept(self, placed: Placed, writer: PartWriter) -> dict[str, WrittenFile]:
         """Return the finished files; delete half-written ones, refuse another slice's."""
         plan = placed.plan
         names = {one.path for one in plan.parts}
@@ -143,7 +143,7 @@ class _ExportRun:
                 there.add(found.path)
             elif chains.path_of_half(found.path) in ours:
                 self.target.delete(found.path)
-        done: dict[str, Written] = {}
+        done: dict[str, WrittenFile] = {}
         for one in plan.parts:
             if one.path not in there:
                 continue
@@ -161,7 +161,7 @@ class _ExportRun:
         self.rows = self.kept_rows = sum(each.changes for each in done.values())
         return done
 
-    def _write(self, plan: ExportPlan, writer: PartWriter, done: dict[str, Written]) -> None:
+    def _write(self, plan: ExportPlan, writer: PartWriter, done: dict[str, WrittenFile]) -> None:
         """Write the missing files, and add each to ``done``."""
         missing = [one for one in plan.parts if one.path not in done]
         self._tell(plan, done)
@@ -182,7 +182,7 @@ class _ExportRun:
 
     def _in_this_process(
         self, writer: PartWriter, missing: list[FilePart]
-    ) -> Iterator[Written | None]:
+    ) -> Iterator[WrittenFile | None]:
         """Yield each file when it is finished, and None when progress may be reported."""
         stopped = threading.Event()
         with ExitStack() as stack:
@@ -190,7 +190,7 @@ class _ExportRun:
             sessions = [stack.enter_context(connect(self.dsn)) for _ in range(workers)]
             pool = stack.enter_context(ThreadPoolExecutor(workers))
 
-            def write(one: FilePart) -> Written:
+            def write(one: FilePart) -> WrittenFile:
                 with self._lock:
                     session = sessions.pop()
                 try:
@@ -206,7 +206,7 @@ class _ExportRun:
                     with self._lock:
                         sessions.append(session)
 
-            waiting: set[Future[Written]] = {pool.submit(write, one) for one in missing}
+            waiting: set[Future[WrittenFile]] = {pool.submit(write, one) for one in missing}
             try:
                 while waiting:
                     ended, waiting = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
@@ -221,7 +221,7 @@ class _ExportRun:
         with self._lock:
             self.rows += changes
 
-    def _tell(self, plan: ExportPlan, done: dict[str, Written]) -> None:
+    def _tell(self, plan: ExportPlan, done: dict[str, WrittenFile]) -> None:
         seconds = time.monotonic() - self.began
         total, new = plan.changes, self.rows - self.kept_rows
         left = (total - self.rows) * seconds / new if new > 0 else None

@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replview.parquet.reading import read_events, read_transactions, read_typed
-from replview.parquet.reading.connecting import Connection, StoreProblem
+from replview.parquet.reading.connecting import StoreConnection, StoreProblem
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS
-from replview.parquet.slices import Range, Slice, SliceTable
+from replview.parquet.slices import Slice, SliceRange, SliceTable
 from replview.parquet.writing.filesystems import Sink
 from replview.parquet.writing.layout import slice_name
 from replview.parquet.writing.problems import Cancelled
@@ -185,13 +185,13 @@ class FilePart:
     #: The dataset's folder and the file's path, both relative to the root.
     dataset: str
     path: str
-    within: Range
-    #: A table's key in ``planning.Plan.tables``: its relation, or that of a further stretch of it.
+    within: SliceRange
+    #: A table's key in ``planning.ExportPlan.tables``: its relation, or that of a further stretch.
     relation_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenFile:
     """A finished file."""
 
     path: str
@@ -217,12 +217,12 @@ class PartWriter:
 
     def write(
         self,
-        connection: Connection,
+        connection: StoreConnection,
         part: FilePart,
         *,
         wrote: Callable[[int], None] = lambda changes: None,
         cancelled: Callable[[], bool] = lambda: False,
-    ) -> Written:
+    ) -> WrittenFile:
         """Read and write one file; ``wrote`` is called with the number of changes added to it.
 
         Raises ``TargetProblem``, ``StoreProblem``, ``Cancelled``; then there is no file.
@@ -240,7 +240,7 @@ class PartWriter:
         *,
         wrote: Callable[[int], None] = lambda changes: None,
         cancelled: Callable[[], bool] = lambda: False,
-    ) -> Written:
+    ) -> WrittenFile:
         """Write one file from its rows, wherever they were read."""
         rows = changes = unknown = unfit = 0
 
@@ -260,9 +260,9 @@ class PartWriter:
 
         schema = self.schema(part)
         sink = write_file(self.target, part.path, schema, row_groups(counted(), schema))
-        return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
-                       bytes=sink.bytes, sha256=sink.sha256, unknown=unknown,
-                       unfit=unfit)  # fmt: skip
+        return WrittenFile(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
+                           bytes=sink.bytes, sha256=sink.sha256, unknown=unknown,
+                           unfit=unfit)  # fmt: skip
 
     def schema(self, part: FilePart) -> pa.Schema:
         """Return the schema of this file, with the slice and the range that it belongs to."""
@@ -271,7 +271,7 @@ class PartWriter:
         whose = {"slice": slice_name(self.part_of), **ends}
         return schema.with_metadata({**(schema.metadata or {}), PART_KEY: orjson.dumps(whose)})
 
-    def finished(self, part: FilePart) -> Written | None:
+    def finished(self, part: FilePart) -> WrittenFile | None:
         """Return the file as an earlier run left it; None where it is missing or not whole."""
         if self.target.size(part.path) is None:
             return None
@@ -293,8 +293,8 @@ class PartWriter:
             if changes != part.within.rows:
                 return None
             sha256, size = sha256_of(file)
-        return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
-                       bytes=size, sha256=sha256, unknown=unknown, unfit=unfit)  # fmt: skip
+        return WrittenFile(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
+                           bytes=size, sha256=sha256, unknown=unknown, unfit=unfit)  # fmt: skip
 
     def is_ours(self, part: FilePart) -> bool | None:
         """Return whether the existing file was written for this slice; None: it is broken."""
@@ -338,7 +338,7 @@ def schema_of(part: FilePart, tables: Mapping[int, SliceTable]) -> pa.Schema:
 
 
 def rows_of(
-    connection: Connection, part_of: Slice, part: FilePart, tables: Mapping[int, SliceTable]
+    connection: StoreConnection, part_of: Slice, part: FilePart, tables: Mapping[int, SliceTable]
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of one file from the store. Raises ``StoreProblem``."""
     if part.kind == "transactions":

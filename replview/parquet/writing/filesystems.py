@@ -16,7 +16,7 @@ import pyarrow.fs as pa_fs
 
 from replview.parquet.writing.problems import TargetProblem, problem_of, raising_problems
 
-Kind = Literal["local", "hdfs", "objects", "other"]
+FilesystemKind = Literal["local", "hdfs", "objects", "other"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 #: Parameters that hold a secret, in any object store's address.
@@ -24,7 +24,7 @@ _SECRET = re.compile(
     r"(^|_|-)(key|secret|password|token|sas|sig|signature|credential)($|_|-)", re.I
 )
 #: pyarrow's own schemes, and their kind; ``s3a`` and ``gcs`` are other names of the same.
-_NATIVE: dict[str, Kind] = {
+_NATIVE: dict[str, FilesystemKind] = {
     "s3": "objects", "gs": "objects", "abfs": "objects", "abfss": "objects",
     "hdfs": "hdfs", "viewfs": "hdfs",
 }  # fmt: skip
@@ -53,7 +53,7 @@ class Address:
     url: str
     filesystem: pa_fs.FileSystem
     path: str
-    kind: Kind
+    kind: FilesystemKind
 
 
 def open_address(url: str) -> Address:
@@ -94,7 +94,7 @@ def _refuse_secrets(url: str) -> None:
         )
 
 
-def _native(shown: str, url: str, kind: Kind) -> Address:
+def _native(shown: str, url: str, kind: FilesystemKind) -> Address:
     try:
         filesystem, path = pa_fs.FileSystem.from_uri(url)
     except pa.ArrowNotImplementedError as error:
@@ -126,7 +126,7 @@ def _by_fsspec(url: str, scheme: str) -> Address:
         ) from error
     except Exception as error:
         raise problem_of(error) from error
-    kind: Kind = "objects" if scheme in _OBJECT_STORES else "other"
+    kind: FilesystemKind = "objects" if scheme in _OBJECT_STORES else "other"
     path = opened._strip_protocol(f"{protocol}{url[url.index(':') :]}")
     return Address(url, pa_fs.PyFileSystem(pa_fs.FSSpecHandler(opened)), path.rstrip("/"), kind)
 

@@ -39,7 +39,7 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from replview.parquet.slices import LAST_SEQ, Range, Slice, SliceTable
+from replview.parquet.slices import LAST_SEQ, Slice, SliceRange, SliceTable
 from replview.text.parsing import whole_number
 
 TRANSACTIONS = "transactions"
@@ -142,7 +142,7 @@ def range_of_name(name: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def part_names(ranges: Iterable[Range]) -> list[str]:
+def part_names(ranges: Iterable[SliceRange]) -> list[str]:
     """Return the paths of a dataset's parts, relative to its folder, in the order of their ranges.
 
     The name of a part that begins or ends within a transaction has the change's seq. A name that

@@ -11,10 +11,10 @@ from typing import Any, Self
 import orjson
 
 from decoder.scalars import LSN
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.slices import LAST_SEQ, Slice, SliceTable
 from replview.parquet.writing import layout
-from replview.parquet.writing.files import FilePart, Written
+from replview.parquet.writing.files import FilePart, WrittenFile
 from replview.parquet.writing.targets import Target
 from replview.store.read.lapses import lapse_text
 from replview.text.parsing import is_chosen
@@ -91,7 +91,7 @@ class Manifest:
         part: Slice,
         tables: Mapping[int, SliceTable],
         folders: Mapping[int, str],
-        files: Sequence[tuple[FilePart, Written]],
+        files: Sequence[tuple[FilePart, WrittenFile]],
         gaps: Sequence[Mapping[str, Any]],
     ) -> Self:
         """Make the manifest of the files that were written."""
@@ -169,12 +169,14 @@ def _lsn(number: int | None) -> str | None:
     return None if number is None else str(LSN(number))
 
 
-def _rows(files: Sequence[tuple[FilePart, Written]], kind: str, *, changes: bool = False) -> int:
+def _rows(
+    files: Sequence[tuple[FilePart, WrittenFile]], kind: str, *, changes: bool = False
+) -> int:
     return sum(w.changes if changes else w.rows for part, w in files if part.kind == kind)
 
 
 def _table(
-    key: int, table: SliceTable, folder: str, files: Sequence[tuple[FilePart, Written]]
+    key: int, table: SliceTable, folder: str, files: Sequence[tuple[FilePart, WrittenFile]]
 ) -> dict[str, Any]:
     of_it = [w for part, w in files if part.relation_id == key]
     return {
@@ -191,11 +193,11 @@ def _table(
 
 
 def _if_any(**counts: int) -> dict[str, int]:
-    """Return the counts that are not zero (see ``Written``)."""
+    """Return the counts that are not zero (see ``WrittenFile``)."""
     return {name: count for name, count in counts.items() if count}
 
 
-def _file(part: FilePart, written: Written) -> dict[str, object]:
+def _file(part: FilePart, written: WrittenFile) -> dict[str, object]:
     day, (after, seq) = part.within.commit_date, part.within.after
     document = asdict(written)
     some = _if_any(unknown=document.pop("unknown"), unfit=document.pop("unfit"))
@@ -283,7 +285,7 @@ def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
         target.write_bytes(f"{folder}/{layout.SUCCESS}", b"")
 
 
-def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
+def gaps_of(connection: StoreConnection, part: Slice) -> list[dict[str, Any]]:
     """Return all gaps, each kind in the order of history.
 
     ``deleted``: transactions deleted before the export; ``skipped``: by decision; ``unpublished``:
@@ -299,7 +301,7 @@ def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
     return [*deletions, *found, *_lapses(connection, part)]
 
 
-def _lapses(connection: Connection, part: Slice) -> Iterator[dict[str, Any]]:
+def _lapses(connection: StoreConnection, part: Slice) -> Iterator[dict[str, Any]]:
     """Yield the lapses of publication of the slice's tables that overlap the slice."""
     ends = {"incarnation_id": part.incarnation_id, "after": part.after_seq,
             "through": part.through_seq}  # fmt: skip
@@ -315,7 +317,7 @@ def _lapses(connection: Connection, part: Slice) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def deleted(connection: Connection, part: Slice) -> list[tuple[int, int]]:
+def deleted(connection: StoreConnection, part: Slice) -> list[tuple[int, int]]:
     """Return ``after < commit_seq <= through`` of transactions that the store has deleted.
 
     The ranges are in order. One count suffices where nothing is missing.

@@ -13,7 +13,7 @@ from typing import Any, Self
 from psycopg import sql
 
 from replview.parquet.reading import cut, tables_of
-from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.cutting import cut_tables
 from replview.parquet.reading.places import (
     PLACED_DAY,
@@ -22,7 +22,7 @@ from replview.parquet.reading.places import (
     conditions,
 )
 from replview.parquet.reading.resolving import transactions_of
-from replview.parquet.slices import LAST_SEQ, OPERATIONS, Narrowing, Range, Slice, SliceTable
+from replview.parquet.slices import LAST_SEQ, OPERATIONS, Narrowing, Slice, SliceRange, SliceTable
 from replview.parquet.writing import layout
 from replview.parquet.writing.files import FilePart
 from replview.text.parsing import whole_number
@@ -63,7 +63,7 @@ class Sizes:
 #: Relation → the stretches of the slice within which its files have one schema, each with the table
 #: as it is there. Any other table has a single stretch, the slice.
 StretchesOf = Callable[
-    [Connection, Slice, Sequence[SliceTable]], Mapping[int, list[tuple[Slice, SliceTable]]]
+    [StoreConnection, Slice, Sequence[SliceTable]], Mapping[int, list[tuple[Slice, SliceTable]]]
 ]
 
 
@@ -87,7 +87,7 @@ class ExportPlan:
 
     @classmethod
     def of(
-        cls, connection: Connection, part: Slice, *beside: Connection,
+        cls, connection: StoreConnection, part: Slice, *beside: StoreConnection,
         stretches_of: StretchesOf = lambda connection, part, tables: {},
     ) -> Self:  # fmt: skip
         """Count and cut the slice, in parallel on ``beside``. Raises ``StoreProblem``."""
@@ -120,17 +120,19 @@ class ExportPlan:
         return cls(part, tables, folders, tuple(parts), begins)
 
 
-_Ask = Callable[[Connection], dict[int, list[Range]]]
+_Ask = Callable[[StoreConnection], dict[int, list[SliceRange]]]
 #: The keys of transactions and events, beside those of tables.
 _DAYS, _EVENTS = -1 << 62, -1 << 61
 
 
-def _asked(asks: Sequence[_Ask], connections: Sequence[Connection]) -> dict[int, list[Range]]:
-    free: SimpleQueue[Connection] = SimpleQueue()
+def _asked(
+    asks: Sequence[_Ask], connections: Sequence[StoreConnection]
+) -> dict[int, list[SliceRange]]:
+    free: SimpleQueue[StoreConnection] = SimpleQueue()
     for each in connections:
         free.put(each)
 
-    def answer(ask: _Ask) -> dict[int, list[Range]]:
+    def answer(ask: _Ask) -> dict[int, list[SliceRange]]:
         connection = free.get()
         try:
             return ask(connection)
@@ -142,8 +144,8 @@ def _asked(asks: Sequence[_Ask], connections: Sequence[Connection]) -> dict[int,
 
 
 def _stretch(
-    key: int, within: Slice, table: SliceTable, rows: int, connection: Connection
-) -> dict[int, list[Range]]:
+    key: int, within: Slice, table: SliceTable, rows: int, connection: StoreConnection
+) -> dict[int, list[SliceRange]]:
     return {key: cut(connection, within, table, rows_per_part=rows, by_day=True)}
 
 
@@ -153,14 +155,16 @@ def rows_per_part(rows: int, bytes_per_change: float) -> int:
     return max(1, min(fit, max(FEWEST_ROWS, -(-rows // _PARTS_WANTED))))
 
 
-def _parts(kind: Any, folder: str, ranges: list[Range], key: int | None = None) -> list[FilePart]:
+def _parts(
+    kind: Any, folder: str, ranges: list[SliceRange], key: int | None = None
+) -> list[FilePart]:
     return [
         FilePart(kind=kind, dataset=folder, path=f"{folder}/{n}", within=within, relation_id=key)
         for n, within in zip(layout.part_names(ranges), ranges, strict=True)
     ]
 
 
-def sizes_of(connection: Connection, part: Slice) -> Sizes:
+def sizes_of(connection: StoreConnection, part: Slice) -> Sizes:
     """Sum the sizes of the slice's transactions."""
     where = transactions_of(connection, part)
     row = connection.execute(sql.SQL(_SIZES).format(where=where)).fetchone()
@@ -168,7 +172,7 @@ def sizes_of(connection: Connection, part: Slice) -> Sizes:
     return Sizes(count, max(1.0, size / changes) if size and changes else _NO_SIZE)
 
 
-def _days(part: Slice, sizes: Sizes, connection: Connection) -> dict[int, list[Range]]:
+def _days(part: Slice, sizes: Sizes, connection: StoreConnection) -> dict[int, list[SliceRange]]:
     """Cut the slice into days, each of whole transactions."""
     # Numbering the transactions takes longer than the rest of the query.
     is_one = sizes.transactions <= _TRANSACTIONS_PER_FILE
@@ -179,13 +183,13 @@ def _days(part: Slice, sizes: Sizes, connection: Connection) -> dict[int, list[R
         where=transactions_of(connection, part),
     )
     return {_DAYS: [
-        Range(after=(first - 1, LAST_SEQ), through=(last, LAST_SEQ), rows=count,
-              first_lsn=first_lsn, last_lsn=last_lsn, commit_date=day, by_day=True)
+        SliceRange(after=(first - 1, LAST_SEQ), through=(last, LAST_SEQ), rows=count,
+                   first_lsn=first_lsn, last_lsn=last_lsn, commit_date=day, by_day=True)
         for day, first, last, count, first_lsn, last_lsn in connection.execute(query)
     ]}  # fmt: skip
 
 
-def _events(part: Slice, sizes: Sizes, connection: Connection) -> dict[int, list[Range]]:
+def _events(part: Slice, sizes: Sizes, connection: StoreConnection) -> dict[int, list[SliceRange]]:
     wanted = ("truncate",) if part.tables else ("truncate", "message")
     asked = tuple(each for each in part.operations or OPERATIONS if each in wanted)
     if not asked:
@@ -244,7 +248,7 @@ class Estimate:
     nearest: Mapping[str, Any] | None = None
 
 
-def estimate(connection: Connection, part: Slice) -> Estimate:
+def estimate(connection: StoreConnection, part: Slice) -> Estimate:
     """Estimate a slice from its transactions' counts. Raises ``StoreProblem``."""
     tables = tables_of(connection, part)
     sizes = sizes_of(connection, part)
@@ -269,7 +273,7 @@ def estimate(connection: Connection, part: Slice) -> Estimate:
     )
 
 
-def _looked_up(connection: Connection, part: Slice) -> int:
+def _looked_up(connection: StoreConnection, part: Slice) -> int:
     """Return the number of changes whose row before must be derived; FULL tables need none."""
     looked_up = {"sent": (), "derived": ("update",), "full": ("update", "delete")}[part.before]
     asked = tuple(each for each in looked_up if each in (part.operations or OPERATIONS))
@@ -293,7 +297,7 @@ def spark_is_there() -> bool:
     return java and importlib.util.find_spec("pyspark") is not None
 
 
-def _nearest(connection: Connection, part: Slice) -> dict[str, Any] | None:
+def _nearest(connection: StoreConnection, part: Slice) -> dict[str, Any] | None:
     """Return the place nearest to an empty slice with the same tables, actors and operations."""
     open_ended = replace(
         part, after_seq=0, through_seq=(1 << 62), since=None, until=None, from_lsn=None, to_lsn=None
@@ -309,7 +313,7 @@ def _nearest(connection: Connection, part: Slice) -> dict[str, Any] | None:
     return {"time": found[0][0].isoformat(), "lsn": found[0][1]}
 
 
-def _place(connection: Connection, part: Slice) -> int:
+def _place(connection: StoreConnection, part: Slice) -> int:
     """Return the place in history before which an empty slice is."""
     before = replace(
         part, after_seq=0, through_seq=(1 << 62), since=None, from_lsn=None, actors=(), tables=(),

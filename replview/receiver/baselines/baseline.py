@@ -60,7 +60,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BaselineFacts:
     """The facts of the slot that reading a baseline needs."""
 
     publications: list[str]
@@ -93,7 +93,11 @@ def read_baseline(
 
 
 def _read(
-    claim: "Baseline", wanted: Wanted, writer: BaselineWriter, conninfo: str, stop: threading.Event
+    claim: "Baseline",
+    wanted: BaselineFacts,
+    writer: BaselineWriter,
+    conninfo: str,
+    stop: threading.Event,
 ) -> Done:
     def tick() -> None:
         if stop.is_set():
@@ -155,7 +159,7 @@ class _RateLimit:
             self._tick()
 
 
-def _wanted(claim: "Baseline", store: psycopg.Connection[Any]) -> Wanted:
+def _wanted(claim: "Baseline", store: psycopg.Connection[Any]) -> BaselineFacts:
     row = store.execute(
         "SELECT s.publications, s.column_rules, i.system_identifier, i.timeline, s.plugin "
         "FROM slot s JOIN slot_incarnation i ON i.id = s.incarnation_id "
@@ -166,10 +170,12 @@ def _wanted(claim: "Baseline", store: psycopg.Connection[Any]) -> Wanted:
         raise trouble("life_ended")
     if row[4] != "pgoutput":
         raise trouble("other_plugin", plugin=row[4])
-    return Wanted(row[0], row[1], row[2], row[3])
+    return BaselineFacts(row[0], row[1], row[2], row[3])
 
 
-def _named(error: Exception, claim: "Baseline", wanted: Wanted, conninfo: str) -> SourceProblem:
+def _named(
+    error: Exception, claim: "Baseline", wanted: BaselineFacts, conninfo: str
+) -> SourceProblem:
     """Return the problem behind an error, without any value of the source."""
     role = ""
     if isinstance(error, psycopg.Error):

@@ -26,7 +26,7 @@ from replview.store.write.lease import Lease
 #: One connection that returns the changes of one slot, without ever blocking for long. Changes come
 #: in portions: at the beginning of each, the server sends relations, types and open streams anew. A
 #: walsender's session is a single portion.
-Session = PollingSession | ReplicationSession
+SourceSession = PollingSession | ReplicationSession
 #: Oldest server version whose pgoutput can be decoded.
 OLDEST_VERSION = 100000
 #: Seconds after which a source that does not identify itself or start a stream is given up.
@@ -37,7 +37,7 @@ _ANSWER_SECONDS = 60.0
 class OpenSession:
     """A started stream, and what is needed to decode and store it."""
 
-    session: Session
+    session: SourceSession
     options: StreamOptions
     incarnation: SessionIncarnation
     system_identifier: str
@@ -78,7 +78,7 @@ def open_session(
 ) -> OpenSession:
     """Stream from the stored checkpoint. Raises ``psycopg.Error``, ``SourceProblem``."""
     catalog = SourceCatalog(conninfo)
-    session: Session | None = None
+    session: SourceSession | None = None
     try:
         server, facts = catalog.facts(slot.name)
         _check(server, facts, slot)
@@ -123,7 +123,7 @@ def _encodings(server: ServerFacts, slot: SlotRow) -> tuple[str, str]:
     return client_encoding, encoding
 
 
-def _identify(session: Session, slot: SlotRow) -> SystemIdentity:
+def _identify(session: SourceSession, slot: SlotRow) -> SystemIdentity:
     """Return the server's identity; one that hides its identifier counts as the known server."""
     with cut_after(_ANSWER_SECONDS, session.connection):
         identity = session.identify()
@@ -139,7 +139,7 @@ def _options(server: ServerFacts, slot: SlotRow, two_phase: bool) -> StreamOptio
 
 
 def _start(
-    session: Session,
+    session: SourceSession,
     slot: SlotRow,
     catalog: SourceCatalog,
     incarnation: SessionIncarnation,

@@ -17,106 +17,108 @@ _TYPES = {
     "map<string,string>": "MAP(VARCHAR, VARCHAR)",
 }  # fmt: skip
 #: Function from a column's name in a frame to its SQL.
-Scope = Callable[[str], str]
+ColumnLookup = Callable[[str], str]
 
 
-class Column:
+class DuckdbColumn:
     """An expression like ``pyspark.sql.Column``: SQL once its frame is known."""
 
-    def __init__(self, sql: Callable[[Scope], str], name: str = "") -> None:
+    def __init__(self, sql: Callable[[ColumnLookup], str], name: str = "") -> None:
         self.sql = sql
         self.name = name
 
-    def alias(self, name: str) -> "Column":
+    def alias(self, name: str) -> "DuckdbColumn":
         """Return the expression under another name."""
-        return Column(self.sql, name)
+        return DuckdbColumn(self.sql, name)
 
-    def cast(self, kind: str) -> "Column":
+    def cast(self, kind: str) -> "DuckdbColumn":
         """Return a cast; ``kind`` is Spark's name of a type, or one of ``DataFrame.schema``."""
         return _made(f"CAST({{}} AS {_type(kind)})", self)
 
-    def isNull(self) -> "Column":
+    def isNull(self) -> "DuckdbColumn":
         """Return the test for null."""
         return _made("({} IS NULL)", self)
 
-    def isNotNull(self) -> "Column":
+    def isNotNull(self) -> "DuckdbColumn":
         """Return the test for not null."""
         return _made("({} IS NOT NULL)", self)
 
-    def eqNullSafe(self, other: object) -> "Column":
+    def eqNullSafe(self, other: object) -> "DuckdbColumn":
         """Return the comparison in which nulls are equal."""
         return _made("({} IS NOT DISTINCT FROM {})", self, other)
 
-    def isin(self, *values: Any) -> "Column":
+    def isin(self, *values: Any) -> "DuckdbColumn":
         """Return the test for being one of the values."""
         given = values[0] if len(values) == 1 and isinstance(values[0], list) else values
         return _made("({} IN ({}))", self, _listed(map(_of, given))) if given else _of(False)
 
-    def startswith(self, text: str) -> "Column":
+    def startswith(self, text: str) -> "DuckdbColumn":
         """Return the test for a prefix."""
         return _made("starts_with({}, {})", self, text)
 
-    def desc(self) -> "Column":
+    def desc(self) -> "DuckdbColumn":
         """Return the expression for descending order."""
         return _made("{} DESC", self)
 
-    def over(self, window: "Window") -> "Column":
+    def over(self, window: "Window") -> "DuckdbColumn":
         """Return the expression as a window function."""
-        return Column(lambda scope: f"({self.sql(scope)} OVER ({window.sql(scope)}))")
+        return DuckdbColumn(lambda scope: f"({self.sql(scope)} OVER ({window.sql(scope)}))")
 
-    def __getitem__(self, key: object) -> "Column":
+    def __getitem__(self, key: object) -> "DuckdbColumn":
         if isinstance(key, str):
             return _made("struct_extract({}, {})", self, key).alias(key)
         return _made("{}[{} + 1]", self, key)
 
-    def __eq__(self, other: object) -> "Column":  # type: ignore[override]
+    def __eq__(self, other: object) -> "DuckdbColumn":  # type: ignore[override]
         return _made("({} = {})", self, other)
 
-    def __ne__(self, other: object) -> "Column":  # type: ignore[override]
+    def __ne__(self, other: object) -> "DuckdbColumn":  # type: ignore[override]
         return _made("({} <> {})", self, other)
 
-    def __lt__(self, other: object) -> "Column":
+    def __lt__(self, other: object) -> "DuckdbColumn":
         return _made("({} < {})", self, other)
 
-    def __le__(self, other: object) -> "Column":
+    def __le__(self, other: object) -> "DuckdbColumn":
         return _made("({} <= {})", self, other)
 
-    def __gt__(self, other: object) -> "Column":
+    def __gt__(self, other: object) -> "DuckdbColumn":
         return _made("({} > {})", self, other)
 
-    def __ge__(self, other: object) -> "Column":
+    def __ge__(self, other: object) -> "DuckdbColumn":
         return _made("({} >= {})", self, other)
 
-    def __add__(self, other: object) -> "Column":
+    def __add__(self, other: object) -> "DuckdbColumn":
         return _made("({} + {})", self, other)
 
-    def __sub__(self, other: object) -> "Column":
+    def __sub__(self, other: object) -> "DuckdbColumn":
         return _made("({} - {})", self, other)
 
-    def __and__(self, other: object) -> "Column":
+    def __and__(self, other: object) -> "DuckdbColumn":
         return _made("({} AND {})", self, other)
 
-    def __or__(self, other: object) -> "Column":
+    def __or__(self, other: object) -> "DuckdbColumn":
         return _made("({} OR {})", self, other)
 
-    def __invert__(self) -> "Column":
+    def __invert__(self) -> "DuckdbColumn":
         return _made("(NOT {})", self)
 
 
-class _Case(Column):
+class _Case(DuckdbColumn):
     """The expression ``when(…).when(…).otherwise(…)``; without ``otherwise`` the rest is null."""
 
-    def __init__(self, branches: Sequence[tuple[Column, Column]], last: Column) -> None:
+    def __init__(
+        self, branches: Sequence[tuple[DuckdbColumn, DuckdbColumn]], last: DuckdbColumn
+    ) -> None:
         self._branches = branches
         self._last = last
 
-        def sql(scope: Scope) -> str:
+        def sql(scope: ColumnLookup) -> str:
             whens = (f"WHEN {one.sql(scope)} THEN {two.sql(scope)}" for one, two in branches)
             return f"(CASE {' '.join(whens)} ELSE {last.sql(scope)} END)"
 
         super().__init__(sql)
 
-    def when(self, condition: Column, value: object) -> "_Case":
+    def when(self, condition: DuckdbColumn, value: object) -> "_Case":
         """Add a branch."""
         return _Case([*self._branches, (condition, _of(value))], self._last)
 
@@ -125,19 +127,19 @@ class _Case(Column):
         return _Case(self._branches, _of(value))
 
 
-def _made(template: str, *parts: object) -> Column:
+def _made(template: str, *parts: object) -> DuckdbColumn:
     columns = [_of(part) for part in parts]
-    return Column(lambda scope: template.format(*(column.sql(scope) for column in columns)))
+    return DuckdbColumn(lambda scope: template.format(*(column.sql(scope) for column in columns)))
 
 
-def _listed(columns: Iterator[Column] | Sequence[Column]) -> Column:
+def _listed(columns: Iterator[DuckdbColumn] | Sequence[DuckdbColumn]) -> DuckdbColumn:
     found = list(columns)
-    return Column(lambda scope: ", ".join(column.sql(scope) for column in found))
+    return DuckdbColumn(lambda scope: ", ".join(column.sql(scope) for column in found))
 
 
-def _of(value: object) -> Column:
+def _of(value: object) -> DuckdbColumn:
     """Return a column unchanged, and another value as a literal."""
-    if isinstance(value, Column):
+    if isinstance(value, DuckdbColumn):
         return value
     match value:
         case None:
@@ -150,10 +152,10 @@ def _of(value: object) -> Column:
             text = f"DATE '{value.isoformat()}'"
         case _:
             text = literal(str(value))
-    return Column(lambda _: text)
+    return DuckdbColumn(lambda _: text)
 
 
-def columns_of(values: Sequence[object]) -> list[Column]:
+def columns_of(values: Sequence[object]) -> list[DuckdbColumn]:
     """Return columns for values; a string is a column's name, as in PySpark."""
     return [col(value) if isinstance(value, str) else _of(value) for value in values]
 
@@ -167,19 +169,19 @@ def _type(kind: str) -> str:
     return _TYPES.get(kind, kind)
 
 
-def col(name: str) -> Column:
+def col(name: str) -> DuckdbColumn:
     """Return a column, or a field such as ``_next._seq``; a name in ticks is one column."""
     if name.startswith("`"):
         plain = name[1:-1].replace("``", "`")
-        return Column(lambda scope: scope(plain), plain)
+        return DuckdbColumn(lambda scope: scope(plain), plain)
     first, *fields = name.split(".")
-    found = Column(lambda scope: scope(first), first)
+    found = DuckdbColumn(lambda scope: scope(first), first)
     for field in fields:
         found = found[field]
     return found
 
 
-def function(template: str) -> Callable[..., Column]:
+def function(template: str) -> Callable[..., DuckdbColumn]:
     """Return a function that fills its arguments into an SQL template."""
     return lambda *values: _made(template, _listed(columns_of(values)))
 
@@ -221,22 +223,22 @@ class functions:
     spark_partition_id = staticmethod(function("0{}"))
 
     @staticmethod
-    def when(condition: Column, value: object) -> _Case:
+    def when(condition: DuckdbColumn, value: object) -> _Case:
         """Begin a case expression."""
         return _Case([(condition, _of(value))], _of(None))
 
     @staticmethod
-    def count(what: str) -> Column:
+    def count(what: str) -> DuckdbColumn:
         """Count rows, or values that are not null."""
         return _made("count(*)") if what == "*" else _made("count({})", col(what))
 
     @staticmethod
-    def last(value: Column, *, ignorenulls: bool) -> Column:
+    def last(value: DuckdbColumn, *, ignorenulls: bool) -> DuckdbColumn:
         """Return the last value of a window."""
         return _made(f"last_value({{}}{' IGNORE NULLS' if ignorenulls else ''})", value)
 
     @staticmethod
-    def struct(*values: object) -> Column:
+    def struct(*values: object) -> DuckdbColumn:
         """Return a struct of named values."""
         columns = columns_of(values)
         names = [double(column.name) for column in columns]
@@ -245,50 +247,52 @@ class functions:
         ))  # fmt: skip
 
     @staticmethod
-    def array_contains(array: str, value: object) -> Column:
+    def array_contains(array: str, value: object) -> DuckdbColumn:
         """Return the test for an element of a list."""
         return _made("list_contains({}, {})", col(array), value)
 
     @staticmethod
-    def try_element_at(found: str | Column, key: object) -> Column:
+    def try_element_at(found: str | DuckdbColumn, key: object) -> DuckdbColumn:
         """Return the value of a map's key; null if it is missing."""
         return _made("{}[{}]", *columns_of([found]), key)
 
     @staticmethod
-    def create_map(*values: Column) -> Column:
+    def create_map(*values: DuckdbColumn) -> DuckdbColumn:
         """Return a map of alternating keys and values."""
         return _made("map(list_value({}), list_value({}))", _listed(values[::2]),
                      _listed(values[1::2]))  # fmt: skip
 
     @staticmethod
-    def map_filter(found: str | Column, keeps: Callable[[Column, Column], Column]) -> Column:
+    def map_filter(
+        found: str | DuckdbColumn, keeps: Callable[[DuckdbColumn, DuckdbColumn], DuckdbColumn]
+    ) -> DuckdbColumn:
         """Return a map with the entries that satisfy a condition."""
         kept = keeps(*(_made(f"_entry.{field}") for field in ("key", "value")))
         entries = "list_filter(map_entries({}), lambda _entry: {})"
         return _made(f"map_from_entries({entries})", *columns_of([found]), kept)
 
     @staticmethod
-    def filter(found: Column, keeps: Callable[[Column], Column]) -> Column:
+    def filter(found: DuckdbColumn, keeps: Callable[[DuckdbColumn], DuckdbColumn]) -> DuckdbColumn:
         """Return a list with the elements that satisfy a condition."""
         return _made("list_filter({}, lambda _one: {})", found, keeps(_made("_one")))
 
     @staticmethod
-    def shiftright(value: str, bits: int) -> Column:
+    def shiftright(value: str, bits: int) -> DuckdbColumn:
         """Return the value shifted right by so many bits."""
         return _made("({} >> {})", col(value), bits)
 
     @staticmethod
-    def concat_ws(between: str, *values: object) -> Column:
+    def concat_ws(between: str, *values: object) -> DuckdbColumn:
         """Return the texts joined by a separator."""
         return _made("concat_ws({}, {})", between, _listed(columns_of(values)))
 
     @staticmethod
-    def date_trunc(every: str, time: str) -> Column:
+    def date_trunc(every: str, time: str) -> DuckdbColumn:
         """Return the start of the period that contains a time."""
         return _made("date_trunc({}, {})", every, col(time))
 
     @staticmethod
-    def percentile(value: str, shares: Column) -> Column:
+    def percentile(value: str, shares: DuckdbColumn) -> DuckdbColumn:
         """Return percentiles, interpolated."""
         return _made("quantile_cont({}, {})", col(value), shares)
 
@@ -297,8 +301,8 @@ class functions:
 class Window:
     """A window like ``pyspark.sql.Window``; with an order it ends at the current row."""
 
-    partition: tuple[Column, ...] = ()
-    order: tuple[Column, ...] = ()
+    partition: tuple[DuckdbColumn, ...] = ()
+    order: tuple[DuckdbColumn, ...] = ()
     frame: str = "UNBOUNDED PRECEDING AND CURRENT ROW"
 
     @classmethod
@@ -314,7 +318,7 @@ class Window:
         """Return the window from the first row to so many rows before the current one."""
         return replace(self, frame=f"UNBOUNDED PRECEDING AND {-last} PRECEDING")
 
-    def sql(self, scope: Scope) -> str:
+    def sql(self, scope: ColumnLookup) -> str:
         """Return the window as SQL."""
         parts = ", ".join(column.sql(scope) for column in self.partition)
         order = ", ".join(column.sql(scope) for column in self.order)

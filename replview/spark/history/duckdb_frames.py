@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from replview.spark.history.duckdb_columns import Column, columns_of, function, functions
+from replview.spark.history.duckdb_columns import DuckdbColumn, columns_of, function, functions
 from replview.spark.quoting import double, literal
 
 #: Memory limit of a query; more is spilled to its folder on disk.
@@ -63,7 +63,7 @@ class DataFrame:
 
     def __init__(
         self, session: "DuckSession", source: str, columns: Sequence[str],
-        order: Sequence[Column] = (),
+        order: Sequence[DuckdbColumn] = (),
     ) -> None:  # fmt: skip
         self._session = session
         #: SQL of the rows, with columns c0, c1 …
@@ -85,7 +85,7 @@ class DataFrame:
         return f"FROM {self._from}{f' ORDER BY {order}' if order else ''}"
 
     def _queried(
-        self, sql: str, columns: Sequence[str], order: Sequence[Column] = ()
+        self, sql: str, columns: Sequence[str], order: Sequence[DuckdbColumn] = ()
     ) -> "DataFrame":
         return DataFrame(self._session, f"({sql})", columns, order)
 
@@ -96,12 +96,12 @@ class DataFrame:
         chosen = ", ".join(f"{each.sql(self._scope)} AS c{n}" for n, each in enumerate(columns))
         return self._queried(f"SELECT {chosen} {self._sql}", [each.name for each in columns])
 
-    def withColumns(self, values: Mapping[str, Column]) -> "DataFrame":
+    def withColumns(self, values: Mapping[str, DuckdbColumn]) -> "DataFrame":
         """Return the frame with columns added or replaced."""
         names = list(dict.fromkeys([*self.columns, *values]))
         return self.select([values.get(name, _as_it_is(name)).alias(name) for name in names])
 
-    def withColumn(self, name: str, value: Column) -> "DataFrame":
+    def withColumn(self, name: str, value: DuckdbColumn) -> "DataFrame":
         """Return the frame with a column added or replaced."""
         return self.withColumns({name: value})
 
@@ -109,7 +109,7 @@ class DataFrame:
         """Return the frame without these columns."""
         return self.select([_as_it_is(name) for name in self.columns if name not in names])
 
-    def where(self, condition: Column) -> "DataFrame":
+    def where(self, condition: DuckdbColumn) -> "DataFrame":
         """Return the rows that satisfy a condition."""
         sql = f"FROM {self._from} WHERE {condition.sql(self._scope)}"
         return self._queried(sql, self.columns, self._order)
@@ -130,7 +130,7 @@ class DataFrame:
         """Return the rows in groups."""
         return Grouped(self, columns_of(names))
 
-    def agg(self, *values: Column) -> "DataFrame":
+    def agg(self, *values: DuckdbColumn) -> "DataFrame":
         """Return aggregates over all rows."""
         return Grouped(self, []).agg(*values)
 
@@ -143,11 +143,11 @@ class DataFrame:
         return self._queried(sql, self.columns)
 
     def join(
-        self, other: "DataFrame", on: str | list[str] | Column, how: str = "inner"
+        self, other: "DataFrame", on: str | list[str] | DuckdbColumn, how: str = "inner"
     ) -> "DataFrame":
         """Return the join; columns named in ``on`` appear once."""
-        named = [] if isinstance(on, Column) else [on] if isinstance(on, str) else on
-        if isinstance(on, Column):
+        named = [] if isinstance(on, DuckdbColumn) else [on] if isinstance(on, str) else on
+        if isinstance(on, DuckdbColumn):
             both = on.sql(lambda n: self._scope(n) if n in self.columns else other._scope(n))
         else:
             both = " AND ".join(f"{self._scope(n)} = {other._scope(n)}" for n in named)
@@ -210,8 +210,8 @@ class DataFrame:
         return self._session.read(self._sql, self.columns)
 
 
-def _as_it_is(name: str) -> Column:
-    return Column(lambda scope: scope(name), name)
+def _as_it_is(name: str) -> DuckdbColumn:
+    return DuckdbColumn(lambda scope: scope(name), name)
 
 
 @dataclass(frozen=True)
@@ -219,9 +219,9 @@ class Grouped:
     """A frame in groups."""
 
     frame: DataFrame
-    by: Sequence[Column]
+    by: Sequence[DuckdbColumn]
 
-    def agg(self, *values: Column) -> DataFrame:
+    def agg(self, *values: DuckdbColumn) -> DataFrame:
         """Return aggregates by group."""
         frame, columns = self.frame, [*self.by, *values]
         chosen = ", ".join(f"{each.sql(frame._scope)} AS c{n}" for n, each in enumerate(columns))
@@ -355,7 +355,7 @@ class DuckSession:
 
     def function(
         self, texts: Callable[[pa.Array], pa.Array], kind: pa.DataType
-    ) -> Callable[[object], Column]:
+    ) -> Callable[[object], DuckdbColumn]:
         """Return an SQL function from a column of a type to text."""
         name = self.new_name()
         create: Any = self.connection.create_function

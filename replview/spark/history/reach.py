@@ -15,7 +15,13 @@ from replview.spark.history.datasets import (
     committed_by,
 )
 from replview.spark.history.engines import DataFrame, Expression, F, Row, Session
-from replview.spark.history.row_intervals import STREAM, Truncation, Truncations, nameless, placed
+from replview.spark.history.row_intervals import (
+    STREAM,
+    TruncationPosition,
+    Truncations,
+    nameless,
+    placed,
+)
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -39,7 +45,7 @@ class Reach:
     keyless: int
 
     @property
-    def base(self) -> Truncation | None:
+    def base(self) -> TruncationPosition | None:
         """Return the last place at which all rows of the table are known; None if there is none.
 
         It is a truncation, or the place just before the commit at a baseline's position.

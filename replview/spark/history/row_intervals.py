@@ -38,7 +38,7 @@ _ALWAYS_HELD = (pa.string(), pa.bool_(), pa.int16(), pa.int32(), pa.int64())
 _STRETCH_BITS = 26
 
 #: A place in history: commit LSN, and a change's seq in its transaction.
-Truncation = tuple[int, int]
+TruncationPosition = tuple[int, int]
 
 
 def held(column: SliceColumn) -> bool:
@@ -106,8 +106,8 @@ class Truncations:
     frame: DataFrame
     count: int
     #: First and last truncation; None without any.
-    first: Truncation | None
-    last: Truncation | None
+    first: TruncationPosition | None
+    last: TruncationPosition | None
 
     @classmethod
     def of(cls, frame: DataFrame) -> Self:

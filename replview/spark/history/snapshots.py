@@ -94,7 +94,7 @@ def filled_rows(
     return frame
 
 
-def _after(rows: DataFrame, base: row_intervals.Truncation | None) -> DataFrame:
+def _after(rows: DataFrame, base: row_intervals.TruncationPosition | None) -> DataFrame:
     """Return the changes after a place at which all rows are known."""
     if base is None:
         return rows

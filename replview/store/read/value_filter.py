@@ -46,7 +46,7 @@ class WhereProblem(CodedProblem, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class TextValue:
     """A value in the server's text form; None is SQL NULL."""
 
     text: str | None
@@ -68,9 +68,9 @@ class Condition:
     #: One of ``COMPARISONS``, ``is null``, ``is not null``, ``changed`` or ``->``.
     operator: str
     #: The operand; for ``->`` the value after the change, where None is any value.
-    value: Value | None = None
+    value: TextValue | None = None
     #: For ``->``: the value before the change; None is any value.
-    before: Value | None = None
+    before: TextValue | None = None
 
     @property
     def compares_both(self) -> bool:
@@ -168,19 +168,21 @@ def _transition(text: str, column: str, position: int) -> tuple[Condition, int]:
     return Condition(column, "->", after, before), position
 
 
-def _side(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[Value | None, int]:
+def _side(
+    text: str, position: int, bare: re.Pattern[str], column: str
+) -> tuple[TextValue | None, int]:
     """Parse one side of an arrow; None stands for any value."""
     value, end = _value(text, position, bare, column)
     is_any = value.text == "*" and text[position : position + 1] == "*"
     return None if is_any else value, end
 
 
-def _value(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[Value, int]:
+def _value(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[TextValue, int]:
     if quoted := _QUOTED.match(text, position):
-        return Value(quoted[1].replace("''", "'")), quoted.end()
+        return TextValue(quoted[1].replace("''", "'")), quoted.end()
     found = bare.match(text, position)
     if found is None or not (word := found[1]):
         raise WhereProblem(f"a value is missing after {column}; an empty text is written ''")
     if word.startswith("'"):
         raise WhereProblem(f"the quote after {column} is not closed")
-    return Value(None if word.lower() == "null" else word), found.end()
+    return TextValue(None if word.lower() == "null" else word), found.end()

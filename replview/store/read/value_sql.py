@@ -21,7 +21,7 @@ from replview.store.read.printed import FIRST_OWN_OID, ColumnType, NotOfTypeErro
 from replview.store.read.relation_shapes import VersionShape
 from replview.store.read.seen import pattern_of
 from replview.store.read.session import ReadSession
-from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereProblem
+from replview.store.read.value_filter import Condition, TextValue, ValueFilter, WhereProblem
 
 #: Types whose equal values have equal text, which can be compared without a cast.
 _ALIKE = re.compile(r'text|pg_catalog."(int[248]|oid|bool|uuid|text|varchar|name)"')
@@ -188,7 +188,7 @@ class _Builder:
         kind = f"jsonb_typeof({row}->{self._name})"
         return f"(CASE {kind} WHEN 'string' THEN {text} WHEN 'null' THEN {null} END)"
 
-    def _is(self, row: str, value: Value, operator: str = "=") -> str:
+    def _is(self, row: str, value: TextValue, operator: str = "=") -> str:
         if value.text is None:
             return self._case(row, null="TRUE", text="FALSE")
         text = f"({row}->>{self._name})"

@@ -135,7 +135,7 @@ class ArchiveStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class SliceCounts:
     """The numbers of transactions and changes in a slice."""
 
     transactions: int
@@ -225,20 +225,20 @@ def _due(
     )  # fmt: skip
 
 
-def counts_of(incarnation_id: int, after_seq: int, through_seq: int) -> Counts:
+def counts_of(incarnation_id: int, after_seq: int, through_seq: int) -> SliceCounts:
     """Count the rows of a slice in the store."""
     ends = [incarnation_id, after_seq, through_seq]
     [(transactions, stored, low, high)] = rows(_ENDS, ends)
     deleted = stored < through_seq - after_seq
     if low is None:
-        return Counts(0, {}, deleted)
+        return SliceCounts(0, {}, deleted)
     found: Counter[tuple[int | None, str]] = Counter()
     for oid, op, count in rows(_COUNTS, [*ends, low, high]):
         found[oid, _OPERATIONS[op]] += count
-    return Counts(transactions, found, deleted)
+    return SliceCounts(transactions, found, deleted)
 
 
-def difference(stored: Counts, archived: Counts) -> str:
+def difference(stored: SliceCounts, archived: SliceCounts) -> str:
     """Return in a sentence how the archive differs from the store; empty if it does not."""
     compared = [("transactions", stored.transactions, archived.transactions)]
     for key in sorted({*stored.changes, *archived.changes}, key=str):
@@ -253,7 +253,7 @@ def difference(stored: Counts, archived: Counts) -> str:
 
 
 @transaction.atomic
-def move(step: ArchiveStep, through_seq: int, counts: Counts, size_bytes: int) -> bool:
+def move(step: ArchiveStep, through_seq: int, counts: SliceCounts, size_bytes: int) -> bool:
     """Move the mark over a slice that was archived and counted; return False if it had moved."""
     mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
     if mark.through_seq != step.after_seq:

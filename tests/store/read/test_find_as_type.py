@@ -8,7 +8,7 @@ import pytest
 from replview.access.visibility import reading_session
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.wanted import WantedChanges
-from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereProblem
+from replview.store.read.value_filter import Condition, TextValue, ValueFilter, WhereProblem
 
 pytestmark = pytest.mark.slow
 
@@ -132,7 +132,7 @@ def kinds(source, record):
 def found(slot, column: str, operator: str, value: str) -> set[int] | str:
     """The rows that Find finds, or why it cannot."""
     wanted = WantedChanges.from_words(slot, {"table": "public.kinds"})
-    where = ValueFilter((Condition(column, operator, Value(value)),))
+    where = ValueFilter((Condition(column, operator, TextValue(value)),))
     assert ValueFilter.parse(str(where)) == where
     object.__setattr__(wanted, "where", where)
     try:

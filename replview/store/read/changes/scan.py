@@ -13,7 +13,7 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.changes.batches import Batching, ChangeReader, Enough
 from replview.store.read.changes.of_transaction import last_seq
-from replview.store.read.changes.scan_places import Blocks, ScanPosition, Stretch
+from replview.store.read.changes.scan_places import Blocks, ScanPosition, SequenceRanges
 from replview.store.read.changes.wanted import (
     WantedChanges,
     conditions_on_transactions,
@@ -32,7 +32,7 @@ _INDEXED_PAGE = 500
 #: The seq of a place after a transaction's last change.
 ALL_OF_IT = (1 << 31) - 1
 
-Found = tuple[TransactionRow, ChangeRow]
+ChangeInTransaction = tuple[TransactionRow, ChangeRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class ScanBatch:
     """The result of one step, and the place of the scan after it."""
 
     #: Changes that match, in scanning order.
-    found: list[Found]
+    found: list[ChangeInTransaction]
     #: Place up to which all is done, from which the scan goes on in its direction.
     place: ScanPosition
     #: The transaction that was read last.
     row: TransactionRow | None
     #: Changes of which it is unknown whether they match, in no order.
-    unknown: Sequence[Found] = ()
+    unknown: Sequence[ChangeInTransaction] = ()
 
 
 @dataclass(slots=True)
@@ -203,7 +203,9 @@ class ChangeScan:
         seqs = {row.id: sign * (row.commit_seq or 0) for row in by_id.values()}
         return Enough(self.enough, lambda c: (seqs[c.transaction_id], sign * c.seq))
 
-    def _behind(self, incarnation: Incarnation, found: list[Found]) -> list[Found]:
+    def _behind(
+        self, incarnation: Incarnation, found: list[ChangeInTransaction]
+    ) -> list[ChangeInTransaction]:
         """Return the changes without those that the scan had passed in its first transaction."""
         place = self.place
         if place is None or place.incarnation != incarnation.number:
@@ -240,17 +242,19 @@ class ChangeScan:
             yield ScanBatch([(row, c) for c in changes], stands, row, [(row, c) for c in unknown])
 
 
-def before(changes: Iterable[Found], found: Found) -> list[Found]:
+def before(
+    changes: Iterable[ChangeInTransaction], found: ChangeInTransaction
+) -> list[ChangeInTransaction]:
     """Return the changes that come before ``found`` in the slot's history."""
     end = found[0].incarnation_id, *_place(found)
     return [each for each in changes if (each[0].incarnation_id, *_place(each)) < end]
 
 
-def _place(found: Found) -> tuple[int, int]:
+def _place(found: ChangeInTransaction) -> tuple[int, int]:
     return found[0].commit_seq or 0, found[1].seq
 
 
-def _between(stretch: Stretch) -> tuple[str, dict[str, int]]:
+def _between(stretch: SequenceRanges) -> tuple[str, dict[str, int]]:
     """Return the ranges of a stretch as SQL; adjacent ones are joined, as each is an index scan."""
     joined: list[list[int]] = []
     for low, high in sorted(stretch):

@@ -47,7 +47,7 @@ class ScanPosition:
 
 
 #: Places of one incarnation to read together: (first, last) ranges of commit_seq.
-Stretch = list[tuple[int, int]]
+SequenceRanges = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class Blocks:
     relation_ids: list[int] | None
     forwards: bool
 
-    def stretches(self, first: int, last: int) -> Iterator[Stretch]:
+    def stretches(self, first: int, last: int) -> Iterator[SequenceRanges]:
         """Yield all stretches between ``first`` and ``last`` that may hold something wanted."""
         mark = "SELECT rolled_seq FROM activity_mark WHERE incarnation_id = %s"
         rolled = next((row[0] for row in self.session.rows(mark, [self.incarnation.id])), 0)
         parts = self._summed(first, min(last, rolled)), self._even(max(first, rolled + 1), last)
         return chain.from_iterable(parts if self.forwards else reversed(parts))
 
-    def _even(self, first: int, last: int) -> Iterator[Stretch]:
+    def _even(self, first: int, last: int) -> Iterator[SequenceRanges]:
         """Yield stretches of a block's length each."""
         if self.forwards:
             for low in range(first, last + 1, BLOCK):
@@ -76,9 +76,9 @@ class Blocks:
             for high in range(last, first - 1, -BLOCK):
                 yield [(max(high - BLOCK + 1, first), high)]
 
-    def _summed(self, first: int, last: int) -> Iterator[Stretch]:
+    def _summed(self, first: int, last: int) -> Iterator[SequenceRanges]:
         """Yield stretches of blocks that may match, several small ones together."""
-        ranges: Stretch = []
+        ranges: SequenceRanges = []
         size = 0
         while first <= last:
             found = self._read(first, last)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from replview.store.read.changes.batches import Batching, ChangeReader
-from replview.store.read.changes.scan import ChangeScan, Found, ScanBatch, before
+from replview.store.read.changes.scan import ChangeInTransaction, ChangeScan, ScanBatch, before
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.row_history.before_images import BeforeImage, Shared
@@ -87,7 +87,7 @@ class _Search:
 
     scan: ChangeScan
     limit: int
-    found: list[Found] = field(default_factory=list)
+    found: list[ChangeInTransaction] = field(default_factory=list)
     unknown: int = 0
     back_to: dt.datetime | None = None
     #: Numbers of the incarnations that were read, by identifier.

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Self
 
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, ShapeCache
-from replview.store.read.changes.scan import ChangeScan, Found, before
+from replview.store.read.changes.scan import ChangeInTransaction, ChangeScan, before
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.values import changed_nothing
 from replview.store.read.changes.wanted import WantedChanges
@@ -25,7 +25,7 @@ from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 
 #: Changes that match, and further ones of which this is unknown, in no order.
-Portion = tuple[list[Found], Sequence[Found]]
+MatchedChanges = tuple[list[ChangeInTransaction], Sequence[ChangeInTransaction]]
 
 _AT_ONCE = 500
 
@@ -36,7 +36,9 @@ _AT = f"""
 """  # noqa: S608 (our own columns)
 
 
-def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterator[Found]:
+def found_at(
+    session: ReadSession, places: Sequence[tuple[int, int]]
+) -> Iterator[ChangeInTransaction]:
     """Yield the changes at these (transaction, seq), in this order; missing ones are left out."""
     shapes = ShapeCache(session)
     for start in range(0, len(places), _AT_ONCE):
@@ -51,7 +53,7 @@ def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterato
                 yield rows[place[0]], changes[place]
 
 
-def within(portion: Portion, left: int | None) -> int:
+def within(portion: MatchedChanges, left: int | None) -> int:
     """Return how many unknown changes precede the end of what a reader still takes.
 
     ``left`` is the number of changes it still takes; None: all.
@@ -63,14 +65,14 @@ def within(portion: Portion, left: int | None) -> int:
 
 
 def without_unchanged(
-    session: ReadSession, found: list[Found], *, asked: object
-) -> tuple[list[Found], list[Found]]:
+    session: ReadSession, found: list[ChangeInTransaction], *, asked: object
+) -> tuple[list[ChangeInTransaction], list[ChangeInTransaction]]:
     """Split off the updates that are known to have changed nothing, if ``asked``."""
     if not asked:
         return found, []
     before = before_images(session, (change for _, change in found if change.op == "U"))
-    kept: list[Found] = []
-    unchanged: list[Found] = []
+    kept: list[ChangeInTransaction] = []
+    unchanged: list[ChangeInTransaction] = []
     for each in found:
         image = before.get((each[1].transaction_id, each[1].seq))
         is_same = changed_nothing(each[1], image.image if image else None)
@@ -126,7 +128,7 @@ class Selection:
 
     def found(
         self, session: ReadSession, after: ScanPosition | None = None, *, as_lines: bool = False
-    ) -> Iterator[Portion]:
+    ) -> Iterator[MatchedChanges]:
         """Yield the changes in the order of history, some at a time.
 
         ``as_lines`` is for ``RecordWriter.line`` alone, and includes what the store wrote. Raises
@@ -139,12 +141,12 @@ class Selection:
         for batch in scan.batches():
             yield batch.found, batch.unknown
 
-    def newest(self, session: ReadSession, number: int) -> Portion:
+    def newest(self, session: ReadSession, number: int) -> MatchedChanges:
         """Return the last ``number`` changes, in the order of history."""
         if self.key is not None:
             return list(chain.from_iterable(some for some, _ in self.found(session)))[-number:], ()
-        found: list[Found] = []
-        unknown: list[Found] = []
+        found: list[ChangeInTransaction] = []
+        unknown: list[ChangeInTransaction] = []
         batching = Batching(first=min(number * 2 + 100, 2000), most=2000)
         for batch in ChangeScan(session, self.wanted, forwards=False, batching=batching).batches():
             found += batch.found
@@ -172,7 +174,7 @@ class Selection:
 
     def _of_row(
         self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
-    ) -> Iterator[Portion]:
+    ) -> Iterator[MatchedChanges]:
         """Yield the row's changes, with its truncation last."""
         finder = RowFinder(session, self.wanted.slot, table, table.recorded(session, key))
         places = finder.whole(finder.row(self.change))

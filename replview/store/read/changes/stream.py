@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import orjson
 
 from replview.store.read.changes.records import Record, as_json, table_part, transaction_part
-from replview.store.read.changes.scan import Found
+from replview.store.read.changes.scan import ChangeInTransaction
 from replview.store.read.history_places import incarnations_of
 from replview.store.read.rows import QueriedSlot, TransactionRow
 from replview.store.read.session import ReadSession
@@ -56,7 +56,7 @@ class RecordWriter:
             self._oids = {row[0]: row[1] for row in self._session.rows(sql, [self._slot.pk])}
         return self._oids.get(relation_id)
 
-    def record(self, found: Found) -> Record:
+    def record(self, found: ChangeInTransaction) -> Record:
         """Return a change's record."""
         row, change = found
         shape = change.relation_id, change.version, change.hidden
@@ -67,7 +67,7 @@ class RecordWriter:
             part = {**part, "actor": row.actor_of(change.seq)}
         return as_json(change, part, self._tables[shape])
 
-    def line(self, found: Found) -> Record | str:
+    def line(self, found: ChangeInTransaction) -> Record | str:
         """Return a change's record, or the JSON lines of it that the store wrote."""
         row, change = found
         if change.lines is None:

@@ -10,7 +10,7 @@ from decoder.scalars import LSN
 from replview.store.read.coverage import Coverage
 from replview.store.read.days import is_deleted
 from replview.store.read.row_history.breaks import Breaks
-from replview.store.read.row_history.events import Event, read_all
+from replview.store.read.row_history.events import RowEvent, read_all
 from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.history import LOOK_BACK
 from replview.store.read.row_history.keys import table_of
@@ -40,13 +40,13 @@ class Moment:
         """Return the time or LSN; None: the moment is that of a change, or now."""
         return self.time if self.lsn is None else LSN(self.lsn)
 
-    def covers(self, event: Event) -> bool:
+    def covers(self, event: RowEvent) -> bool:
         """Return whether the change had taken effect by then."""
         if event.at >= self.before:
             return False
         return self.time is None or event.commit_time is None or event.commit_time <= self.time
 
-    def parted(self, events: Sequence[Event]) -> tuple[Sequence[Event], Event | None]:
+    def parted(self, events: Sequence[RowEvent]) -> tuple[Sequence[RowEvent], RowEvent | None]:
         """Return the row's changes that the moment covers, and the first that it does not."""
         if self.time is not None:
             read_all(events)
@@ -288,7 +288,7 @@ class _StateComputation:
             key = self._shapes.key_before(following)
         return self._state(key, known, following)
 
-    def _is_gone(self, event: Event) -> bool:
+    def _is_gone(self, event: RowEvent) -> bool:
         """Return whether another table may have had the name: no change of this one is as late."""
         if self._row.ended != "table":
             return False

@@ -100,7 +100,7 @@ _MOST_READ = 2000
 
 
 #: A key's values, or marks in their place, by column.
-Key = Mapping[str, Any]
+KeyValues = Mapping[str, Any]
 
 
 _NAME = re.compile(r"([0-9]{1,18})-([0-9]{1,9})")
@@ -113,7 +113,7 @@ def change_name(text: str) -> tuple[int, int] | None:
 
 
 @dataclass(slots=True, eq=False)
-class Event:
+class RowEvent:
     """One change of a row; its commit may be read only when needed."""
 
     transaction_id: int
@@ -123,11 +123,11 @@ class Event:
     relation_id: int
     key_hash: int
     #: The key by which the change was found.
-    key: Key
+    key: KeyValues
     #: The hash of the row's former key, where the change gave it another one.
     old_key_hash: int | None = None
     #: The row's key after and before the change, where a row may begin or end with it.
-    keys: tuple[Key, Key] | None = None
+    keys: tuple[KeyValues, KeyValues] | None = None
     #: The change's place, incarnation and commit time; None: not read yet.
     commit: tuple[At, int, dt.datetime | None] | None = None
     #: The reader of commits that were not read yet.
@@ -176,7 +176,7 @@ class Event:
 class KeyEvents:
     """The changes under one key, oldest first."""
 
-    events: list[Event] = field(default_factory=list)
+    events: list[RowEvent] = field(default_factory=list)
     #: True when older changes were not read.
     limited: bool = False
 
@@ -184,7 +184,7 @@ class KeyEvents:
 #: A truncation of the table: its place and commit time.
 Cut = tuple[At, dt.datetime | None]
 #: A function that returns each table's truncations, in order, for some changes.
-Cuts = Callable[[Sequence[Event]], Mapping[int, Sequence[Cut]]]
+Cuts = Callable[[Sequence[RowEvent]], Mapping[int, Sequence[Cut]]]
 #: Changes read on each side of a requested one.
 _AROUND = 50
 
@@ -194,9 +194,9 @@ class Unread:
     """Changes of which some were read from the index alone."""
 
     reader: "_KeyReader"
-    events: list[Event]
+    events: list[RowEvent]
 
-    def read_around(self, event: Event) -> None:
+    def read_around(self, event: RowEvent) -> None:
         """Read the commits of a change and of its neighbours."""
         index = self.events.index(event)
         self._complete(self.events[max(index - _AROUND, 0) : index + _AROUND], ())
@@ -205,7 +205,7 @@ class Unread:
         """Read the commits of all changes in the order of the index, not one by one."""
         self._complete(self.events, self.reader.newest(MOST_EVENTS).events)
 
-    def _complete(self, events: Iterable[Event], read: Iterable[Event]) -> None:
+    def _complete(self, events: Iterable[RowEvent], read: Iterable[RowEvent]) -> None:
         missing = [event for event in events if event.commit is None]
         found = {event.name: event for event in read}
         found |= self.reader.named([event for event in missing if event.name not in found])
@@ -216,7 +216,7 @@ class Unread:
             event.commit = gone if now is None else now.commit
 
 
-def read_all(events: Iterable[Event]) -> None:
+def read_all(events: Iterable[RowEvent]) -> None:
     """Read the commits of these changes that were not read yet."""
     for unread in {event.unread for event in events if event.commit is None}:
         if unread is not None:
@@ -227,7 +227,7 @@ def read_events(
     session: ReadSession,
     relation_ids: Collection[int],
     key_hash: int,
-    key: Key,
+    key: KeyValues,
     numbers: Mapping[int, int],
     below: int = OPEN_END,
     cuts: Cuts | None = None,
@@ -262,14 +262,14 @@ class _KeyReader:
     session: ReadSession
     relation_ids: list[int]
     key_hash: int
-    key: Key
+    key: KeyValues
     numbers: Mapping[int, int]
     below: str
     versions: Sequence[int] | None
 
     def newest(self, most: int) -> KeyEvents:
         """Return the newest changes, at most so many of each table."""
-        found: list[Event] = []
+        found: list[RowEvent] = []
         floor = 0
         for row in self._rows(_EVENTS, most=most, below=self.below):
             if row[11] >= most:
@@ -281,17 +281,17 @@ class _KeyReader:
             events = [e for e in events if e.transaction_id != events[0].transaction_id] or events
         return KeyEvents(events, limited=floor > 0)
 
-    def named(self, events: Collection[Event]) -> Mapping[tuple[int, int], Event]:
+    def named(self, events: Collection[RowEvent]) -> Mapping[tuple[int, int], RowEvent]:
         """Return those of these changes that count, by their names."""
         ids, seqs = (array_text(event.name[part] for event in events) for part in (0, 1))
         rows = self._rows(_NAMED, ids=ids, seqs=seqs) if events else ()
         return {event.name: event for row in rows for event in self._counted(row)}
 
-    def sparse(self, newest: Collection[Event], cuts: Cuts) -> KeyEvents | None:
+    def sparse(self, newest: Collection[RowEvent], cuts: Cuts) -> KeyEvents | None:
         """Return all changes, most as the index has them; None: their order would be unsure."""
         known = {event.name: event for event in newest}
         marked = set[tuple[int, int]]()
-        by_table: dict[int, dict[tuple[int, int], Event]] = {}
+        by_table: dict[int, dict[tuple[int, int], RowEvent]] = {}
         asked = {"most": MOST_EVENTS, "moves": MOST_MOVES, "below": self.below}
         rows = self._rows(_PLACES, **asked)
         moves = sum(row[6] for row in rows)
@@ -300,7 +300,7 @@ class _KeyReader:
         for transaction_id, seq, lsn, op, relation_id, is_marked, is_move, is_mine in rows:
             if is_move and not is_mine:
                 continue
-            event = Event(transaction_id, seq, lsn, op, relation_id, self.key_hash, self.key)
+            event = RowEvent(transaction_id, seq, lsn, op, relation_id, self.key_hash, self.key)
             mine = by_table.setdefault(relation_id, {})
             mine.setdefault(event.name, known.get(event.name, event))
             if is_marked:
@@ -316,7 +316,7 @@ class _KeyReader:
             return None
         read = {**known, **self.named(wanted)}
         doubtful = {event.name for event in wanted} - read.keys()
-        found: list[Event] = []
+        found: list[RowEvent] = []
         for table in tables:
             events = [read.get(e.name, e) for e in table if e.name not in doubtful]
             places = [event.at for event in events if event.commit is not None]
@@ -335,7 +335,7 @@ class _KeyReader:
         }  # fmt: skip
         return self.session.prepared_rows(statement, {**of_key, **more})
 
-    def _counted(self, row: Sequence[Any]) -> Iterator[Event]:
+    def _counted(self, row: Sequence[Any]) -> Iterator[RowEvent]:
         """Yield the change if it counts and is not of another key with the same hash."""
         transaction_id, seq, lsn, op, mine, old, relation_id, incarnation, commit, time = row[:10]
         number = self.numbers.get(incarnation)
@@ -345,13 +345,13 @@ class _KeyReader:
         after, before = (None, None) if row[10] is None else orjson.loads(row[10])
         keys = None if after is None or before is None else (after, before)
         if keys is None or is_same_key(self.key, keys[0 if mine == self.key_hash else 1]):
-            yield Event(transaction_id, seq, lsn, op, relation_id, mine, self.key, old, keys,
-                        (at, incarnation, time))  # fmt: skip
+            yield RowEvent(transaction_id, seq, lsn, op, relation_id, mine, self.key, old, keys,
+                           (at, incarnation, time))  # fmt: skip
 
 
 def _telling(
-    events: Sequence[Event], marked: Collection[tuple[int, int]], cuts: Sequence[Cut]
-) -> list[Event]:
+    events: Sequence[RowEvent], marked: Collection[tuple[int, int]], cuts: Sequence[Cut]
+) -> list[RowEvent]:
     """Return the changes of a table that show where one row ends and another begins.
 
     The changes between two of them are of one row. Changes that were read already are left out.
@@ -367,7 +367,7 @@ def _telling(
     return [event for n, event in enumerate(events) if n in wanted and event.commit is None]
 
 
-def is_same_key(key: Key, other: Key) -> bool:
+def is_same_key(key: KeyValues, other: KeyValues) -> bool:
     """Return whether two keys are equal, as far as their values are known."""
     known = {name: value for name, value in other.items() if isinstance(value, str)}
     return all(known.get(name, value) == value for name, value in key.items())

@@ -8,9 +8,9 @@ from replview.store.read.row_history.breaks import Breaks, TableTruncation, read
 from replview.store.read.row_history.events import (
     Cut,
     Cuts,
-    Event,
-    Key,
     KeyEvents,
+    KeyValues,
+    RowEvent,
     is_same_key,
     read_events,
 )
@@ -38,7 +38,7 @@ class TracedRow:
     """One row: the spans of its keys and all its changes, oldest first."""
 
     spans: list[KeyPeriod] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[RowEvent] = field(default_factory=list)
     #: True when older changes were not read, because its keys have too many changes.
     limited: bool = False
     #: True when newer changes were not read.
@@ -72,7 +72,7 @@ class RowFinder(SoughtRow):
         """
         super().__init__(session, slot, table, keys)
         #: Hash → key.
-        self._keys: dict[int, Key] = dict(keys)
+        self._keys: dict[int, KeyValues] = dict(keys)
         self._known: dict[tuple[int, int], KeyEvents] = {}
         self._spans: dict[tuple[int, int], list[KeyPeriod]] = {}
         self._breaks: Breaks | None = None
@@ -208,14 +208,14 @@ class RowFinder(SoughtRow):
         truncations = self._truncations(known.events)
         self._spans[at] = spans_of(key_hash, key, known.events, truncations, self._tell)
 
-    def _versions_of(self, key: Key) -> list[int] | None:
+    def _versions_of(self, key: KeyValues) -> list[int] | None:
         """Return the versions in which rows had a key of these columns; None: all."""
         shapes = self.table.shapes
         if not keyed_otherwise(shapes, self.relation_ids):
             return None
         return [v.id for v in shapes.versions.values() if key.keys() == {*v.key_columns}]
 
-    def _truncations(self, events: Sequence[Event]) -> Mapping[int, Sequence[Cut]]:
+    def _truncations(self, events: Sequence[RowEvent]) -> Mapping[int, Sequence[Cut]]:
         found: dict[int, list[Cut]] = {}
         for each in self.breaks(events).truncations if events else ():
             number = self.numbers.get(each.incarnation_id)
@@ -233,7 +233,7 @@ class RowFinder(SoughtRow):
             if (self.numbers.get(each.incarnation_id), *each.place) == at
         )
 
-    def breaks(self, events: Sequence[Event]) -> Breaks:
+    def breaks(self, events: Sequence[RowEvent]) -> Breaks:
         """Return the table's breaks between these changes and after them.
 
         Where every row has a key, all breaks are read once, as only truncations have no key.
@@ -260,7 +260,7 @@ class RowFinder(SoughtRow):
         """
         return bool(self.breaks(()).keyless)
 
-    def steps(self, events: Iterable[Event]) -> list[RowStep]:
+    def steps(self, events: Iterable[RowEvent]) -> list[RowStep]:
         """Return the changes with their values (long ones cut), oldest first."""
         named = {event.name: event for event in events}
         return [
@@ -269,7 +269,7 @@ class RowFinder(SoughtRow):
             if self._is_under(step, named[step.transaction_id, step.seq])
         ]
 
-    def _is_under(self, step: RowStep, event: Event) -> bool:
+    def _is_under(self, step: RowStep, event: RowEvent) -> bool:
         """Return whether the change has the key, since another key can have the same hash."""
         version = self.table.shapes.versions.get(step.version_id)
         values = self.table.shapes.key_after(step)
@@ -286,7 +286,7 @@ class RowFinder(SoughtRow):
         steps = [step_of(row, self.session.visibility) for row in found]
         return sorted(steps, key=self.at)
 
-    def _tell(self, spans: Sequence[KeyPeriod], event: Event) -> KeyPeriod | None:
+    def _tell(self, spans: Sequence[KeyPeriod], event: RowEvent) -> KeyPeriod | None:
         """Return which of the rows under one key a change is of: the one with the old row's values.
 
         Several have one key only under a deferrable constraint, which is no replica identity: the
@@ -313,7 +313,7 @@ class RowFinder(SoughtRow):
         return None
 
 
-def _with_end(spans: Sequence[KeyPeriod], event: Event) -> KeyPeriod | None:
+def _with_end(spans: Sequence[KeyPeriod], event: RowEvent) -> KeyPeriod | None:
     """Return the span that begins or ends with a change."""
     ends = (s for s in spans if event.name in (s.events[0].name, s.events[-1].name))
     return next(ends, None)

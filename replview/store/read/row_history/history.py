@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from replview.store.read.changes.values import same_value
 from replview.store.read.row_history.breaks import Lapse
-from replview.store.read.row_history.events import Event, change_name
+from replview.store.read.row_history.events import RowEvent, change_name
 from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import LAST, HistoryEntry, KnownRow, Replay
@@ -152,7 +152,7 @@ def history_of(
     return page
 
 
-def _entries(finder: RowFinder, events: Sequence[Event]) -> list[HistoryEntry]:
+def _entries(finder: RowFinder, events: Sequence[RowEvent]) -> list[HistoryEntry]:
     """Return these changes with the row before and after each, newest first."""
     entries = Replay(finder, finder.breaks(events)).apply_all(finder.steps(events))
     return entries[::-1]

@@ -28,7 +28,7 @@ _RECORDED = """
                   WHERE c.relation_id = ANY(%(relations)s::bigint[]) AND c.old_key_hash = h.hash)
 """
 
-Key = dict[str, str | None]
+RecordedKey = dict[str, str | None]
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ def equal_keys(
     versions: Iterable[VersionShape],
     relation_ids: Sequence[int],
     key: Mapping[str, str | None],
-) -> list[Key]:
+) -> list[RecordedKey]:
     """Return the keys in the record that may equal this key; some may not be recorded.
 
     ``key``: as the server prints it.
@@ -111,7 +111,7 @@ def _among_all(
     shapes: _KeyedShapes,
     texts: Mapping[str, list[str | None] | None],
     key: Mapping[str, str | None],
-) -> list[Key]:
+) -> list[RecordedKey]:
     """Compare every key that changes of these shapes have, as its columns' types do."""
     wanted = {"relations": list(relation_ids), "versions": shapes.version_ids}
 

@@ -42,14 +42,14 @@ _STEPS = f"""
 """  # noqa: S608 (nothing but the store's own columns)
 
 #: A row in the index: the table and the key's hash.
-Row = tuple[int, int]
+IndexedRow = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """A request for a row's changes before an LSN and seq, as a transaction sees them."""
 
-    row: Row
+    row: IndexedRow
     until: tuple[int, int]
     transaction_id: int
     incarnation: int
@@ -61,7 +61,7 @@ class EarlierPlaces:
 
     _session: ReadSession
     #: Row → ``(LSN, seq, transaction)`` of its changes, the oldest first.
-    _known: dict[Row, list[tuple[int, int, int]]] = field(default_factory=dict)
+    _known: dict[IndexedRow, list[tuple[int, int, int]]] = field(default_factory=dict)
 
     def steps(
         self, lookups: Sequence[Lookup], limit: int

@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from replview.store.read.row_history.events import Cut, Event, Key
+from replview.store.read.row_history.events import Cut, KeyValues, RowEvent
 from replview.store.read.row_history.sought_row import At
 
 
@@ -19,9 +19,9 @@ class KeyPeriod:
 
     relation_id: int
     key_hash: int
-    key: Key
+    key: KeyValues
     #: The row's changes in the period, oldest first, including those that begin and end it.
-    events: list[Event]
+    events: list[RowEvent]
     #: One of ``insert``, ``moved``, ``snapshot``; empty: the row existed before its first change.
     begun: str = ""
     #: One of ``delete``, ``moved``, ``truncated``, ``lost`` (the end is not recorded), ``table``
@@ -44,22 +44,22 @@ class KeyPeriod:
 
 #: A function that returns which of the rows with a key a change is of; None: of none of them, or
 #: unknown.
-Tell = Callable[[Sequence[KeyPeriod], Event], KeyPeriod | None]
+ResolveKey = Callable[[Sequence[KeyPeriod], RowEvent], KeyPeriod | None]
 
 
 def spans_of(
     key_hash: int,
-    key: Key,
-    events: Iterable[Event],
+    key: KeyValues,
+    events: Iterable[RowEvent],
     truncations: Mapping[int, Sequence[Cut]],
-    tell: Tell,
+    tell: ResolveKey,
 ) -> list[KeyPeriod]:
     """Return the rows that had a key, one after another, oldest first, each table by itself.
 
     ``truncations``: each table's, in order. Raises ``UnsureError`` where changes that were not read
     are needed.
     """
-    by_table: dict[int, list[Event]] = {}
+    by_table: dict[int, list[RowEvent]] = {}
     for event in events:
         by_table.setdefault(event.relation_id, []).append(event)
     found: list[KeyPeriod] = []
@@ -84,7 +84,7 @@ class UnsureError(Exception):
 class _Fold:
     """The spans so far, while one table's changes under a key are taken in order."""
 
-    def __init__(self, relation_id: int, key_hash: int, key: Key, tell: Tell) -> None:
+    def __init__(self, relation_id: int, key_hash: int, key: KeyValues, tell: ResolveKey) -> None:
         self.spans: list[KeyPeriod] = []
         self._relation_id = relation_id
         self._key_hash = key_hash
@@ -111,7 +111,7 @@ class _Fold:
             span.ended = "lost"
         self._here = self._here[-1:]
 
-    def take(self, event: Event) -> None:
+    def take(self, event: RowEvent) -> None:
         """Add one more change to its span. Raises ``UnsureError``."""
         if event.commit is None:
             self._pass(event)
@@ -128,7 +128,7 @@ class _Fold:
             span.ended = "delete" if event.op == "D" else "moved"
             self._here.remove(span)
 
-    def _pass(self, event: Event) -> None:
+    def _pass(self, event: RowEvent) -> None:
         """Add a change that was not read, assumed to be of the row that has the key."""
         if len(self._here) != 1:
             raise UnsureError
@@ -140,7 +140,7 @@ class _Fold:
             raise UnsureError
         self._passed = None
 
-    def _span(self, event: Event, moves_away: bool) -> KeyPeriod:
+    def _span(self, event: RowEvent, moves_away: bool) -> KeyPeriod:
         """Return the span of the row that this change is of."""
         if event.op == "I" or (event.moves and not moves_away):
             return self._begin("insert" if event.op == "I" else "moved")

@@ -17,7 +17,12 @@ from replview.store.read import history_places
 from replview.store.read.rows import TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.reading import FoundIncarnation, TransactionReader, time_at
-from replview.store.read.transactions.streams import Moment, PlacedStream, Stream, UnplacedStream
+from replview.store.read.transactions.streams import (
+    PlacedStream,
+    Stream,
+    TimePosition,
+    UnplacedStream,
+)
 from replview.store.read.transactions.transaction_filter import (
     ENDED_STATES,
     OPEN_STATES,
@@ -46,9 +51,9 @@ class ListCursor:
     seqs: dict[int, int] = field(default_factory=dict)
     #: The place (stored_at, id) among transactions that ended without a commit_seq, by incarnation
     #: identifier.
-    ended: dict[int, Moment] = field(default_factory=dict)
+    ended: dict[int, TimePosition] = field(default_factory=dict)
     #: The place among open transactions.
-    open: Moment | None = None
+    open: TimePosition | None = None
 
     def __str__(self) -> str:
         parts = [f"c{key}.{seq}" for key, seq in sorted(self.seqs.items())]
@@ -60,8 +65,8 @@ class ListCursor:
     def parse(cls, text: str) -> Self:
         """Parse a cursor. Raises ``ValueError`` for anything that ``str`` did not write."""
         seqs: dict[int, int] = {}
-        ended: dict[int, Moment] = {}
-        open_: Moment | None = None
+        ended: dict[int, TimePosition] = {}
+        open_: TimePosition | None = None
         if len(text) > _LONGEST or not text.isascii():
             raise ValueError("not a cursor")
         for part in text.split("_"):
@@ -105,7 +110,7 @@ def cursor_at_beginning(session: ReadSession, slot: str = "") -> ListCursor:
     return ListCursor(dict.fromkeys(ids, 1), dict.fromkeys(ids, place), place)
 
 
-def _moment(at: Moment) -> str:
+def _moment(at: TimePosition) -> str:
     return f"{(at[0] - _EPOCH) // _MICROSECOND}.{at[1]}"
 
 

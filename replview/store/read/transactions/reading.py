@@ -25,7 +25,7 @@ from replview.store.read.transactions.conditions import (
 from replview.store.read.transactions.streams import (
     LONG_AGO,
     PlacedStream,
-    Range,
+    SequenceRange,
     Stream,
     UnplacedStream,
 )
@@ -256,7 +256,7 @@ class TransactionReader:
     def _hand_out(
         self,
         rows: list[tuple[Any, ...]],
-        plans: list[tuple[PlacedStream, list[Range]]],
+        plans: list[tuple[PlacedStream, list[SequenceRange]]],
         ended: list[UnplacedStream],
         opened: list[UnplacedStream],
     ) -> None:
@@ -282,7 +282,7 @@ class TransactionReader:
             one.take(mine, self.limit + 1)
 
 
-def _range_values(plans: list[tuple[PlacedStream, list[Range]]]) -> dict[str, list[int]]:
+def _range_values(plans: list[tuple[PlacedStream, list[SequenceRange]]]) -> dict[str, list[int]]:
     ranges = [(stream.incarnation.id, *one) for stream, found in plans for one in found]
     columns = map(list, zip(*ranges, strict=True))
     return dict(zip(("incarnations", "lows", "highs"), columns, strict=True))

@@ -13,10 +13,10 @@ from replview.store.read.history_places import BLOCK, IncarnationPlaces
 from replview.store.read.rows import TransactionRow
 
 #: A place among transactions without a commit_seq: (time, identifier).
-Moment = tuple[dt.datetime, int]
+TimePosition = tuple[dt.datetime, int]
 LONG_AGO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 #: First and last commit_seq of a range.
-Range = tuple[int, int]
+SequenceRange = tuple[int, int]
 
 #: Places that the first statement reads; the next read more or less, by the time it took.
 FIRST_CHUNK = 16 * BLOCK
@@ -93,11 +93,11 @@ class PlacedStream(Stream):
         elif indexed:
             self.chunk = 12 * FIRST_CHUNK
 
-    def next_ranges(self, wanted: int) -> list[Range]:
+    def next_ranges(self, wanted: int) -> list[SequenceRange]:
         """Return the ranges to read next, in reading order, to find ``wanted`` rows."""
         if not self.searches:
             return [(self.low, self.high)]
-        found: list[Range] = []
+        found: list[SequenceRange] = []
         left, hoped = self.chunk, 0.0
         for block in self.blocks:
             low = max(block * BLOCK, self.low)
@@ -123,7 +123,10 @@ class PlacedStream(Stream):
         return found
 
     def take(
-        self, ranges: list[Range], found: list[list[tuple[dt.datetime, TransactionRow]]], limit: int
+        self,
+        ranges: list[SequenceRange],
+        found: list[list[tuple[dt.datetime, TransactionRow]]],
+        limit: int,
     ) -> None:
         """Add the rows of each range; a range with ``limit`` rows may have more."""
         kept: list[tuple[dt.datetime, TransactionRow]] = []
@@ -189,12 +192,12 @@ class UnplacedStream(Stream):
     """Transactions of an incarnation that ended without a commit_seq, or (None) open ones."""
 
     incarnation: IncarnationPlaces | None
-    cut: Moment | None
+    cut: TimePosition | None
     #: Place from which reading goes on: before it, or backwards from it on.
-    at: Moment | None = None
+    at: TimePosition | None = None
     #: The moment that orders each row, by transaction identifier.
     _marks: dict[int, dt.datetime] = field(default_factory=dict)
-    _given: Moment | None = None
+    _given: TimePosition | None = None
 
     def __post_init__(self) -> None:
         self.at = self.cut
@@ -217,7 +220,7 @@ class UnplacedStream(Stream):
         return row
 
     @property
-    def next_cut(self) -> Moment | None:
+    def next_cut(self) -> TimePosition | None:
         """Return the place between what was given out and the rest."""
         if self.rows:
             row = self.rows[0][1]
