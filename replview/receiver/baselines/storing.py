@@ -82,12 +82,9 @@ class BaselineWriter:
             self._fence()
 
     def begin(
-        self,
-        snapshot: TableSnapshot,
-        *,
-        system_identifier: str,
+        self, snapshot: TableSnapshot, *, system_identifier: str,
         column_rules: dict[str, dict[str, str]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Store the table's shape, and a hidden transaction that its rows will belong to.
 
         Raises ``BaselineLost``, ``IncarnationEnded``.

@@ -59,10 +59,8 @@ def hot_rows(
     updates, deletes, changes bigint, actors bigint, first_change, last_change timestamp``. Raises
     ``SparkProblem`` if the table has no key.
     """
-    columns, reasons = (
-        dataset.key_columns,
-        span_doubts(session, dataset.incarnation, span, [dataset]),
-    )
+    columns = dataset.key_columns
+    reasons = span_doubts(session, dataset.incarnation, span, [dataset])
     if len(dataset.keys) == 1:
         found = keyed(dataset, _changes(session, dataset, span))
     else:

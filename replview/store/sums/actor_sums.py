@@ -278,15 +278,9 @@ def doings_of(
             )  # fmt: skip
         else:
             doings.days.append(
-                ActorDay(
-                    day=day,
-                    claimed=claimed,
-                    stamped=stamped,
-                    first_time=first,
-                    last_time=last,
-                    **counts,
-                )
-            )
+                ActorDay(day=day, claimed=claimed, stamped=stamped, first_time=first,
+                         last_time=last, **counts)
+            )  # fmt: skip
     for doings in found.values():
         doings.tables.sort(key=lambda each: (-each.changes, each.relation_id))
     return found
