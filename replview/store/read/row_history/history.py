@@ -230,7 +230,7 @@ def _gaps(finder: RowFinder, after: int, up_to: int) -> list[HistoryMark]:
     ]
 
 
-def _lapses(finder: RowFinder, older: Step, newer: Step | None) -> list[Mark]:
+def _lapses(finder: RowFinder, older: RowStep, newer: RowStep | None) -> list[HistoryMark]:
     """Return marks where the table was not published for a time after a change, newest first."""
     is_next = newer is not None and newer.incarnation_id == older.incarnation_id
     before = newer.place if newer is not None and is_next else LAST
@@ -241,7 +241,9 @@ def _lapses(finder: RowFinder, older: Step, newer: Step | None) -> list[Mark]:
         if (lapse.relation_id, lapse.incarnation_id) == table
         and lapse.lies_between(older.place, before)
     ]
-    return [Mark("lapse", lapse=lapse) for lapse in sorted(lapses, key=lambda one: -one.from_lsn)]
+    return [
+        HistoryMark("lapse", lapse=lapse) for lapse in sorted(lapses, key=lambda one: -one.from_lsn)
+    ]
 
 
 def _add_truncation(page: RowHistory) -> None:
