@@ -18,7 +18,7 @@ _BARE_FIRST: Final = frozenset("abcdefghijklmnopqrstuvwxyz_")
 _DIGITS: Final = frozenset("0123456789")
 _BARE: Final = _BARE_FIRST | _DIGITS
 _NUMBER: Final = frozenset("0123456789+-.e")
-_WORDS: Final[dict[str, Value]] = {
+_UNQUOTED_VALUES: Final[dict[str, Value]] = {
     "null": None,
     "unchanged-toast-datum": UNCHANGED,
     "true": "t",
@@ -174,9 +174,9 @@ class Scanner:
             return self._until_quote("'")
         end = text.find(" ", at)
         word = text[at:] if end < 0 else text[at:end]
-        if word in _WORDS:
+        if word in _UNQUOTED_VALUES:
             self.at = at + len(word)
-            return _WORDS[word]
+            return _UNQUOTED_VALUES[word]
         if word and _NUMBER.issuperset(word):
             self.at = at + len(word)
             return word

@@ -115,7 +115,7 @@ def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
             source_id=intention.source_id,
             details={"act": "swept", "by": "replview", "statements": done},
         )
-    _tell_draft(intention)
+    _update_draft(intention)
     if not intention.begun:
         intentions.forget(intention)
     return [one["undo"] for one in intention.begun]
@@ -184,7 +184,7 @@ class _Sweep:
         return True
 
 
-def _tell_draft(intention: SlotIntention) -> None:
+def _update_draft(intention: SlotIntention) -> None:
     """Show on the page of the failed draft the statements that are left now."""
     if intention.draft is None:
         return

@@ -10,7 +10,7 @@ from enum import StrEnum
 from replview.catalog.connections import Connection, Query
 from replview.catalog.naming import quoted, some_of
 from replview.catalog.publications import Publication
-from replview.catalog.server import ServerFacts, not_told
+from replview.catalog.server import ServerFacts, unreported_facts
 from replview.catalog.tables import TableFacts
 
 MAY_MONITOR = Query(
@@ -85,7 +85,7 @@ def check_version(server: ServerFacts) -> Iterator[Finding]:
         message = f"PostgreSQL {server.version_text} is older than what replview is tested with"
         remedy = "Upgrade to 14 or later: streamed and two-phase transactions need it"
         yield warning("old_version", message, remedy)
-    elif missing := not_told(server.version):
+    elif missing := unreported_facts(server.version):
         yield note("version", missing.removesuffix("."), "Upgrade to 15 or later to see these")
     else:
         yield ok("version", f"PostgreSQL {server.version_text}")

@@ -92,7 +92,7 @@ def read_open_now(
             prepared = rows_if_allowed(holders.PREPARED, connection, limit)
         row = OPEN_NOW.json_row(connection, holders.RUNNING_LIMIT, holders.WAITING_LIMIT)
     except psycopg.ProgrammingError:
-        return _told_apart(connection)
+        return _read_each_alone(connection)
     found = _holders(states, prepared, row)
     started = row["oldest_started_at"]
     return OpenNow(
@@ -105,7 +105,7 @@ def read_open_now(
     )
 
 
-def _told_apart(connection: Connection) -> OpenNow:
+def _read_each_alone(connection: Connection) -> OpenNow:
     """Return the same from separate statements, each of which may be refused."""
     found = read_holders(connection)
     now = dt.datetime.now(dt.UTC)

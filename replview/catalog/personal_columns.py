@@ -7,7 +7,7 @@ as a part between underscores or capitals (``emailAddress``). Nothing is decided
 import re
 
 #: Words by what they suggest.
-_WORDS = {
+_NAME_PARTS = {
     "a secret": (
         "password passwd pwd passphrase secret token apikey api_key access_key private_key "
         "credential credentials otp totp pin salt hash_password password_hash cvv cvc"
@@ -24,7 +24,7 @@ _WORDS = {
     "a personal fact": "birth birthday birthdate birth_date dob date_of_birth gender sex religion "
     "ethnicity nationality diagnosis blood_type salary income",
 }
-_LOOKS = {word: looks for looks, words in _WORDS.items() for word in words.split()}
+_LOOKS = {word: looks for looks, words in _NAME_PARTS.items() for word in words.split()}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 

@@ -14,7 +14,7 @@ from replview.catalog.connections import Connection, Query
 _UNITS = {"B": 1, "kB": 1024, "8kB": 8192, "MB": 1024**2, "GB": 1024**3, "ms": 1,
           "s": 1000, "min": 60_000}  # fmt: skip
 #: Information that a server reports only from a major version on.
-_TOLD_FROM = {
+_REPORTED_FROM = {
     13: "how much WAL a slot may still keep",
     14: "open transactions, logical messages and the actors that they name, what decoding spilled",
     15: "prepared transactions before COMMIT PREPARED",
@@ -83,13 +83,15 @@ FAILOVER_SETTINGS = Query(
 )
 
 
-def not_told(server_version: int | None) -> str:
+def unreported_facts(server_version: int | None) -> str:
     """Return a sentence on what a server of this version does not report; empty: it reports all.
 
     ``server_version`` is ``server_version_num``; None gives an empty sentence.
     """
     major = (server_version or 0) // 10000
-    missing = [f"{what} (from {since} on)" for since, what in _TOLD_FROM.items() if major < since]
+    missing = [
+        f"{what} (from {since} on)" for since, what in _REPORTED_FROM.items() if major < since
+    ]
     return f"PostgreSQL {major} does not tell: {'; '.join(missing)}." if major and missing else ""
 
 

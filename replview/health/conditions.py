@@ -25,10 +25,10 @@ GROWTH_LEAST = timedelta(seconds=30)
 STEADY_BYTES_PER_SECOND = 1024
 #: Share of the limit from which a loss is predicted: before that, any burst of writes would predict
 #: one. A rate measured over minutes predicts at most a week.
-_FORETOLD_FROM, _FORETOLD_SECONDS = 0.1, 7 * 86400
+_FORECAST_FROM, _FORECAST_SECONDS = 0.1, 7 * 86400
 #: Share of the idle timeout from which a loss is predicted: a reader that reconnects, or polls,
 #: leaves its slot idle for a while.
-_IDLE_FORETOLD_FROM = 0.5
+_IDLE_FORECAST_FROM = 0.5
 #: A connected reader with less WAL than this to confirm has a lag of 0: a walsender that has
 #: nothing to measure reports no lag.
 _CAUGHT_UP_BYTES = 16 << 20
@@ -172,12 +172,12 @@ class LossEstimate:
         """Return ``25 min to 46 min``; empty where the estimate is nearly exact."""
         if self.latest - self.soonest < 0.1 * self.seconds or self.seconds == math.inf:
             return ""
-        if self.latest > _FORETOLD_SECONDS:
+        if self.latest > _FORECAST_SECONDS:
             return f"{age_words(self.soonest)} at the soonest"
         return f"{age_words(self.soonest)} to {age_words(self.latest)}"
 
 
-_NONE_IN_SIGHT = LossEstimate(seconds=math.inf, soonest=math.inf, latest=math.inf)
+_NO_LOSS = LossEstimate(seconds=math.inf, soonest=math.inf, latest=math.inf)
 
 
 def time_to_loss(
@@ -188,17 +188,17 @@ def time_to_loss(
     Pages, charts, alerts and the API all use this estimate. None means that it is unknown, or that
     nothing limits the slot.
 
-    An idle timeout is reported only once the share ``_IDLE_FORETOLD_FROM`` of it has passed,
+    An idle timeout is reported only once the share ``_IDLE_FORECAST_FROM`` of it has passed,
     because readers come back. It is reported earlier where the WAL limit is in sight but would be
     reached later.
     """
     wal, idle = loss_by_wal(source, reading, slot), loss_by_idle(source, reading)
     if wal is None and idle_timeout(source) and reading.retained_wal_bytes is not None:
-        wal = _NONE_IN_SIGHT if limit_of(source, slot, losing=True).by == "none" else None
+        wal = _NO_LOSS if limit_of(source, slot, losing=True).by == "none" else None
     if idle is None or reading.lost:
         return wal
     in_sight = wal is not None and wal.in_sight
-    if not in_sight and idle.seconds > (1 - _IDLE_FORETOLD_FROM) * (idle_timeout(source) or 0):
+    if not in_sight and idle.seconds > (1 - _IDLE_FORECAST_FROM) * (idle_timeout(source) or 0):
         return wal
     return idle if wal is None or idle.seconds < wal.seconds else wal
 
@@ -233,12 +233,12 @@ def loss_by_wal(
     if left <= 0:
         return LossEstimate(seconds=0.0, soonest=0.0, latest=0.0, by=by)
     pace = reading.growth_bytes_per_second
-    if retained < _FORETOLD_FROM * (limit.size_bytes or 1):
-        return _NONE_IN_SIGHT
+    if retained < _FORECAST_FROM * (limit.size_bytes or 1):
+        return _NO_LOSS
     if pace is None:
         return None
-    if pace < STEADY_BYTES_PER_SECOND or left > pace * _FORETOLD_SECONDS:
-        return _NONE_IN_SIGHT
+    if pace < STEADY_BYTES_PER_SECOND or left > pace * _FORECAST_SECONDS:
+        return _NO_LOSS
     slowest, fastest = reading.growth_between or (pace, pace)
     latest = left / slowest if slowest > 0 else math.inf
     return LossEstimate(seconds=left / pace, soonest=left / fastest, latest=latest, by=by)

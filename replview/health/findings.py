@@ -34,7 +34,7 @@ UNREAD_AFTER = timedelta(minutes=5)
 #: A slot that was not read for this long seems to be needed by nobody.
 FORGOTTEN_AFTER = timedelta(days=1)
 #: A lapse of publication is reported for this long after it was noticed.
-LAPSE_TOLD_FOR = timedelta(minutes=10)
+LAPSE_SHOWN_FOR = timedelta(minutes=10)
 #: A source that writes less WAL than this is idle.
 _QUIET_BYTES_PER_SECOND = 16
 
@@ -162,7 +162,7 @@ def _findings(
 def lapse_of_late(slot: Slot, now: datetime) -> str:
     """Return the text of the last lapse of publication if it was noticed lately, else empty."""
     noted_at = slot.lapse_noted_at
-    return slot.lapse_text if noted_at is not None and now - noted_at < LAPSE_TOLD_FOR else ""
+    return slot.lapse_text if noted_at is not None and now - noted_at < LAPSE_SHOWN_FOR else ""
 
 
 def _of_publications(slot: Slot, now: datetime) -> Iterator[Health]:

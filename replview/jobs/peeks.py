@@ -19,7 +19,7 @@ ABANDONED_AFTER_SECONDS = 60
 KEPT = dt.timedelta(days=7)
 #: A larger result is stored without the changes themselves.
 RESULT_LIMIT_BYTES = 16 << 20
-_TOLD = "the changes themselves: together they are larger than a result may be"
+_CHANGES_OMITTED = "the changes themselves: together they are larger than a result may be"
 
 rows = JobRows(
     SlotPeek, task="replview.serve_peeks", lost_seconds=ABANDONED_AFTER_SECONDS, beside=("source",)
@@ -77,7 +77,7 @@ def delete_old() -> int:
 def _storable(result: dict[str, Any]) -> dict[str, object]:
     """Return the result within JSONB's limits: without NUL characters, and not too large."""
     if len(orjson.dumps(result)) > RESULT_LIMIT_BYTES:
-        unknown = [*result.get("unknown", []), _TOLD]
+        unknown = [*result.get("unknown", []), _CHANGES_OMITTED]
         result = {**result, "first_changes": [], "unknown": unknown}
     # Store the order of columns, because JSONB does not keep the order of an object's keys.
     changes = [

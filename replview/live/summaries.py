@@ -72,7 +72,7 @@ def summarise(
         "more_tables": max(0, len(tables) - _TABLES_SHOWN),
         "messages": row.messages,
         "prefix": prefix,
-        "bytes": row.told_bytes,
+        "bytes": row.shown_size_bytes,
         "changes": row.changes,
         "aborted": row.aborted_changes,
     }

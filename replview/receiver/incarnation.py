@@ -119,11 +119,11 @@ def _begin(
             keep_prepared_until=new.shared_until,
         )
         if slot.incarnation_id is not None:
-            _say_what_is_between(store, slot, identity, incarnation, new)
+            _log_gap(store, slot, identity, incarnation, new)
     return incarnation
 
 
-def _say_what_is_between(
+def _log_gap(
     store: psycopg.Connection[Any],
     slot: incarnations.SlotRow,
     identity: SystemIdentity,

@@ -37,7 +37,7 @@ _ROWS_MORE = 1_000
 _READ_ROWS, _READ_BYTES = 2_000, 2 * 1024 * 1024
 _TABLES_OF_ALL = "publications mean nothing to it: every table of the database is here"
 #: Plugin → what its output does not contain.
-_CANNOT_TELL = {
+_NOT_REPORTED = {
     "test_decoding": (
         "the replica identity and the primary key of a table",
         "what is in transactions that have not ended",
@@ -118,7 +118,7 @@ class _Looking:
             # The WAL may end within a record, and the server would wait for the rest of it.
             end = max(LSN(end - functions.WAL_PAGE_BYTES), from_lsn)
         reach = FIRST_BYTES
-        unknown = list(_CANNOT_TELL.get(self.plugin, ()))
+        unknown = list(_NOT_REPORTED.get(self.plugin, ()))
         best = Findings(from_lsn, from_lsn, unknown)
         while True:
             begin = max(from_lsn, server.slot_lsn("restart_lsn"))

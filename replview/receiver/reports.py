@@ -16,11 +16,11 @@ from replview.store.write.incarnations import SessionIncarnation, SlotRow, log_e
 from replview.store.write.lease import Lease
 
 #: Seconds between two reports of a receiver's facts, however many batches there are.
-_TELL_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
 _STATM = Path("/proc/self/statm")
 
 
-def say_streaming(
+def record_streaming(
     store: psycopg.Connection[Any], lease: Lease, incarnation: SessionIncarnation, *, again: bool
 ) -> str:
     """Record that the stream has begun, in the slot's row and its log. Raises ``Fenced``.
@@ -52,7 +52,7 @@ def say_streaming(
     return desired
 
 
-def say_trouble(
+def record_trouble(
     store: psycopg.Connection[Any],
     lease: Lease,
     state: str,
@@ -93,7 +93,7 @@ def log_trouble(
     log_event(store, lease.slot_id, kind, cause, detail={"code": trouble.code})
 
 
-def say_taken_over(store: psycopg.Connection[Any], lease: Lease) -> None:
+def log_takeover(store: psycopg.Connection[Any], lease: Lease) -> None:
     """Write into the slot's log that it was taken over from a receiver whose lease had run out."""
     log_event(
         store,
@@ -103,7 +103,7 @@ def say_taken_over(store: psycopg.Connection[Any], lease: Lease) -> None:
     )
 
 
-def say_store_was_away(store: psycopg.Connection[Any], lease: Lease, seconds: float) -> None:
+def log_store_outage(store: psycopg.Connection[Any], lease: Lease, seconds: float) -> None:
     """Write into the slot's log for how long the store could not be reached."""
     log_event(
         store,
@@ -145,7 +145,7 @@ class ReceiverFacts:
     def to_tell(self) -> str | None:
         """Return the JSON for the slot's row; None while the last report is recent enough."""
         now = time.monotonic()
-        if now - self._told_at < _TELL_SECONDS * 0.9:
+        if now - self._told_at < _REPORT_SECONDS * 0.9:
             return None
         self._told_at = now
         return orjson.dumps({**self._batch, "memory_bytes": _memory_bytes()}).decode()

@@ -60,7 +60,7 @@ def receive(
     fields = {"slot_id": slot_id, "epoch": lease.epoch}
     log.info("slot %s: taken by %s, epoch %s", slot_id, owner, lease.epoch, extra=fields)
     if lease.taken_from:
-        reports.say_taken_over(store, lease)
+        reports.log_takeover(store, lease)
     receiver = Receiver(store, lease, stop, conninfo_of, listeners or Listeners())
     if not process.run_until_stopped(receiver.run, stop):
         log.warning(
@@ -138,7 +138,7 @@ class Receiver:
 
     def _await_decision(self, found: PendingDecision) -> None:
         """Hold the slot until somebody decides about the change that could not be stored."""
-        self._obey(reports.say_trouble(self._store, self._lease, "failed", found.trouble))
+        self._obey(reports.record_trouble(self._store, self._lease, "failed", found.trouble))
         self._listeners.slot_changed(self._lease.slot_id)
         while not self._stop.wait(settings.HEARTBEAT_SECONDS):
             self._obey(leases.beat(self._store, self._lease))
@@ -188,7 +188,9 @@ class Receiver:
             )
             opened.session.encoding = opened.encoding
         again = bool(self._last_code)
-        self._obey(reports.say_streaming(self._store, self._lease, opened.incarnation, again=again))
+        self._obey(
+            reports.record_streaming(self._store, self._lease, opened.incarnation, again=again)
+        )
         self._last_code = ""
         self._listeners.slot_changed(slot.id)
 
@@ -228,7 +230,7 @@ class Receiver:
         state = "reconnecting" if seconds < 30.0 else "failed"
         self._log.warning("slot %s: %s", self._lease.slot_id, trouble.cause)
         until = time.monotonic() + seconds
-        desired = reports.say_trouble(
+        desired = reports.record_trouble(
             self._store, self._lease, state, trouble, retry_seconds=seconds
         )
         if trouble.code != self._last_code:
@@ -260,7 +262,7 @@ class Receiver:
             try:
                 self._store = connect_store("replview receiver")
                 leases.beat(self._store, self._lease)
-                reports.say_store_was_away(self._store, self._lease, time.monotonic() - lost_at)
+                reports.log_store_outage(self._store, self._lease, time.monotonic() - lost_at)
                 self._last_code = "store_away"
             except psycopg.Error:
                 self._store.close()

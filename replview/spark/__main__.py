@@ -44,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 #: Exit status after SIGTERM.
-_TOLD_TO_END = 143
+_TERMINATED = 143
 #: Seconds between two interrupts of a query.
 _AGAIN_SECONDS = 0.05
 #: Approximate number of changes in one increment.
@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             known.error(f"--{name} is a number above zero")
     os.environ["TZ"] = "UTC"
     time.tzset()
-    signal.signal(signal.SIGTERM, _told_to_end)
+    signal.signal(signal.SIGTERM, _exit_on_sigterm)
     try:
         return _run(options)
     except (SparkProblem, TargetProblem) as error:
@@ -129,11 +129,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
 
 
-def _told_to_end(*_: object) -> NoReturn:
+def _exit_on_sigterm(*_: object) -> NoReturn:
     """Exit on SIGTERM, so that the files of a query and the JVM are removed."""
     # Ignore further signals, so that the clean-up is complete.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(_TOLD_TO_END)
+    sys.exit(_TERMINATED)
 
 
 def check(options: argparse.Namespace) -> Question:

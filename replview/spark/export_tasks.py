@@ -23,7 +23,7 @@ from replview.parquet.writing.exporting import WriteParts
 from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile, check_rows
 from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.problems import Cancelled, TargetProblem
-from replview.spark.planned_files import PlannedFiles, told_in
+from replview.spark.planned_files import PlannedFiles, problem_in
 from replview.spark.sessions import SparkProblem, by_connect, session
 
 _LOOK_SECONDS = 0.5
@@ -40,7 +40,7 @@ _KILLED_SECONDS = 4.0
 def _problem(error: BaseException) -> BaseException:
     """Return the problem that a task reported, else the error itself."""
     text = str(error)
-    if (told := told_in(text)) is not None:
+    if (told := problem_in(text)) is not None:
         return told
     if lacking := _MISSING.search(text):
         return SparkProblem(

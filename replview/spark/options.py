@@ -42,7 +42,7 @@ _KNOWN = (
     "maxrowspertrigger", "pushdown", "masked", "excluded", "archive", "failondataloss",
 )  # fmt: skip
 #: Options that Spark and exports set themselves.
-_UNSAID = ("path", "files")
+_SET_BY_SPARK = ("path", "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Options:
 
 def _refuse_unknown(names: Iterable[str]) -> None:
     for name in names:
-        if name not in (*_KNOWN, *_UNSAID):
+        if name not in (*_KNOWN, *_SET_BY_SPARK):
             remedy = f"{did_you_mean(name, _KNOWN)}there are {', '.join(_KNOWN)}"
             raise StoreProblem(f"there is no option {name!r}", remedy)
 

@@ -19,7 +19,7 @@ from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile, ro
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
-_TOLD = re.compile(r"replview tells (\[.*\])")
+_PROBLEM_TEXT = re.compile(r"replview tells (\[.*\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class PlannedFiles:
     def read(self, dsn: str, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file, in order."""
         schema = self.schema
-        with telling(), connect(dsn) as connection:
+        with raise_for_driver(), connect(dsn) as connection:
             for batch in rows_of(connection, self.part_of, self.parts[number], self._tables):
                 numbers = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
                 yield pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=schema)
@@ -86,7 +86,7 @@ class PlannedFiles:
             for batch in chain([first], batches):
                 yield in_schema(batch.columns[1:], schema)
 
-        with telling():
+        with raise_for_driver():
             yield writer.write_rows(part, rows())
 
 
@@ -100,7 +100,7 @@ def in_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
 
 
 @contextmanager
-def telling() -> Iterator[None]:
+def raise_for_driver() -> Iterator[None]:
     """Re-raise problems in a form that the driver finds in Spark's error message."""
     try:
         yield
@@ -112,9 +112,9 @@ def telling() -> Iterator[None]:
         raise RuntimeError(f"replview tells {told}") from None
 
 
-def told_in(text: str) -> StoreProblem | TargetProblem | None:
+def problem_in(text: str) -> StoreProblem | TargetProblem | None:
     """Return the problem that a task reported, from Spark's error message; None if none."""
-    if (told := _TOLD.search(text)) is None:
+    if (told := _PROBLEM_TEXT.search(text)) is None:
         return None
     of, cause, remedy = orjson.loads(told[1])
     return StoreProblem(cause, remedy) if of == "store" else TargetProblem(cause, remedy)

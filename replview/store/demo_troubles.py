@@ -23,7 +23,7 @@ NAMES = (
 #: Seconds without a report after which the process does not run.
 SILENT_SECONDS = 8.0
 
-_WISH, _STATE, _MAKER = "trouble.{}", "trouble.{}.state", "trouble.maker"
+_REQUEST, _STATE, _MAKER = "trouble.{}", "trouble.{}.state", "trouble.maker"
 
 
 class TroubleState(StrEnum):
@@ -64,16 +64,16 @@ def request(name: str, wanted: bool, by: str) -> None:
     if name not in NAMES:
         raise ValueError(f"no such trouble: {name}")
     now = timezone.now()
-    _write(_WISH.format(name), {"wanted": wanted, "at": now.isoformat()}, by, now)
+    _write(_REQUEST.format(name), {"wanted": wanted, "at": now.isoformat()}, by, now)
 
 
 def wanted() -> set[str]:
     """Return the names of the requested troubles."""
-    rows = Setting.objects.filter(name__in=[_WISH.format(name) for name in NAMES])
+    rows = Setting.objects.filter(name__in=[_REQUEST.format(name) for name in NAMES])
     return {row.name.removeprefix("trouble.") for row in rows if row.value.get("wanted") is True}
 
 
-def tell(
+def report_state(
     name: str, state: TroubleState, *, ends_at: dt.datetime | None = None, note: str = ""
 ) -> None:
     """Report the state of a trouble, on behalf of the process that makes it; ``since`` is now."""
@@ -87,7 +87,7 @@ def tell(
     _write(_STATE.format(name), value, "", now)
 
 
-def tell_alive() -> None:
+def report_alive() -> None:
     """Report that the process that makes troubles runs."""
     _write(_MAKER, {}, "", timezone.now())
 
@@ -105,7 +105,7 @@ def read() -> list[Reported]:
 
 
 def _reported(name: str, rows: Mapping[str, Setting]) -> Reported:
-    asked, row = rows.get(_WISH.format(name)), rows.get(_STATE.format(name))
+    asked, row = rows.get(_REQUEST.format(name)), rows.get(_STATE.format(name))
     state: dict[str, Any] = row.value if row else {}
     return Reported(
         name=name,

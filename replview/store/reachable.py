@@ -36,7 +36,7 @@ PLACE = ("host", "hostaddr", "port", "service")
 #: A path that can never be a file.
 NO_PASSWORD_FILE = "/dev/null/none"
 #: Words that these parameters allow instead of a path.
-_WORDS = {"sslrootcert": ("system",), "passfile": (NO_PASSWORD_FILE,)}
+_ALLOWED_WORDS = {"sslrootcert": ("system",), "passfile": (NO_PASSWORD_FILE,)}
 #: A parameter that writes a file on this machine, which replview never allows.
 _NEVER = "sslkeylogfile"
 #: An allowed word of ``options``: ``-cname=value``, ``--name=value``, and what some services route
@@ -107,7 +107,7 @@ def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
         value = str(parts.get(name) or "")
         # The passwords in the file are not meant for another server.
         stays = value == before.get(name) and not (moved and name == "passfile")
-        if value and not stays and value not in _WORDS.get(name, ()):
+        if value and not stays and value not in _ALLOWED_WORDS.get(name, ()):
             _check_file(name, value)
     options = re.sub(r"(^|\s)-c\s+", r"\1-c", str(parts.get("options") or ""))
     if not all(_OPTION.fullmatch(word) for word in options.split()):

@@ -13,7 +13,7 @@ from replview.store.write.access_record import Action, note
 
 #: Problem code of a slot that replview dropped at its budget.
 DROPPED = "wal_budget"
-_WORDS = {
+_DROP_TEXTS = {
     "wal_budget_bytes": "WAL budget",
     "protect": "what comes first at the budget",
     "heartbeat_seconds": "heartbeat",
@@ -34,7 +34,7 @@ def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
         differing = {name: new for name, new in changed.items() if getattr(row, name) != new}
         if differing:
             Slot.objects.filter(pk=slot.pk).update(**differing)
-            what = ", ".join(_WORDS[name] for name in differing)
+            what = ", ".join(_DROP_TEXTS[name] for name in differing)
             was = {name: getattr(row, name) for name in differing}
             detail = {"was": was, "is": differing, "by": by}
             add_line(row, "budget", f"Changed by {by}: {what}.", detail=detail)
@@ -81,7 +81,7 @@ def still_chosen(slot: Slot) -> bool:
     return _as_chosen(slot).filter(desired=Slot.Desired.STOPPED).exists()
 
 
-def say_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) -> None:
+def record_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) -> None:
     """Record that the slot was dropped: its record ends, with a gap until it is created again."""
     slot.refresh_from_db()
     with transaction.atomic():

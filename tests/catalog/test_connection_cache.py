@@ -3,7 +3,7 @@
 import pytest
 
 from replview.catalog.connection_cache import KeptConnections
-from replview.features.sampling.sample import look
+from replview.features.sampling.sample import take_sample
 from tests.support.pooler import pooler
 from tests.support.source_databases import SourceDatabase
 
@@ -16,7 +16,7 @@ def test_nothing_is_prepared_where_a_pooler_lends_the_connection_to_others(
     kept = KeptConnections()
     with pooler(source) as dsn:
         for _ in range(4):
-            seen = kept.ask(1, dsn, look, deadline_seconds=10)
+            seen = kept.ask(1, dsn, take_sample, deadline_seconds=10)
         [only] = kept._kept.values()
         assert only.connection.prepare_threshold is None
         kept.close()
@@ -26,7 +26,7 @@ def test_nothing_is_prepared_where_a_pooler_lends_the_connection_to_others(
 def test_statements_are_planned_once_on_a_server(source: SourceDatabase) -> None:
     kept = KeptConnections()
     for _ in range(3):
-        kept.ask(1, source.dsn, look, deadline_seconds=10)
+        kept.ask(1, source.dsn, take_sample, deadline_seconds=10)
     [only] = kept._kept.values()
     prepared = only.connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
     kept.close()

@@ -5,7 +5,7 @@ import pytest
 from replview.catalog.connections import connect
 from replview.catalog.plan.stamp_plan import plan_install
 from replview.catalog.problems import SourceProblem
-from replview.catalog.server import not_told
+from replview.catalog.server import unreported_facts
 from replview.catalog.test_message import send_test_message
 from tests.support.source_databases import SourceDatabase
 
@@ -14,10 +14,10 @@ from tests.support.source_databases import SourceDatabase
     ("version", "count"), [(120022, 3), (130023, 2), (140023, 1), (150018, 0), (180004, 0)]
 )
 def test_what_a_version_does_not_tell(version: int, count: int) -> None:
-    sentence = not_told(version)
+    sentence = unreported_facts(version)
     assert sentence.count(" on)") == count
     assert not sentence or sentence.startswith(f"PostgreSQL {version // 10000} does not tell: ")
-    assert not_told(None) == ""
+    assert unreported_facts(None) == ""
 
 
 def test_nothing_that_needs_logical_messages_is_done_before_14(any_source: SourceDatabase) -> None:

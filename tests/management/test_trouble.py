@@ -24,10 +24,10 @@ def test_without_the_process_it_asks_nobody(run, settings) -> None:
 
 def test_it_asks_and_lists(run, settings) -> None:
     settings.DEMO = True
-    troubles.tell_alive()
+    troubles.report_alive()
     assert "asked to begin" in run("trouble", "start", "flood", "--no-wait")
     assert troubles.wanted() == {"flood"}
-    troubles.tell("flood", TroubleState.ON)
+    troubles.report_state("flood", TroubleState.ON)
 
     told = {row["name"]: row["state"] for row in json.loads(run("trouble", "list", format="json"))}
     assert list(told) == list(troubles.NAMES)

@@ -12,7 +12,7 @@ from replview.store.dsn import set_dsn
 from replview.store.models import PublicationLapse, Relation, SlotEvent
 from replview.store.read.coverage import coverage_of
 from replview.store.read.row_history.as_of import RowState, row_as_of
-from replview.store.read.row_history.history import Mark, row_history
+from replview.store.read.row_history.history import HistoryMark, row_history
 from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
 
@@ -64,7 +64,9 @@ class Watched:
         """The kinds of a row's changes and of the marks between them, newest first, each once."""
         slot, session = self.recording.slot, reading_session()
         page = row_history(session, slot, self.relation.pk, {"id": str(key)})
-        kinds = (item.kind if isinstance(item, Mark) else item.step.op for item in page.items)
+        kinds = (
+            item.kind if isinstance(item, HistoryMark) else item.step.op for item in page.items
+        )
         return [kind for kind, _ in groupby(kinds)]
 
     def is_whole_since(self, moment: dt.datetime) -> bool:

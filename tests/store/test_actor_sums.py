@@ -11,8 +11,8 @@ from replview.store.sums.activity import roll
 from replview.store.sums.actor_sums import (
     ActorSum,
     actors_of,
-    doings_of,
     span_of,
+    totals_of,
 )
 from tests.support.history_rows import WHEN, History, insert
 
@@ -82,13 +82,13 @@ def _without_place(row: ActorSum) -> tuple:
 def _everything(history: History):
     span = span_of(history.slot.pk)
     everybody = ["", "alice", "bob", "carol"]
-    return actors_of(span).rows, doings_of(span, everybody)
+    return actors_of(span).rows, totals_of(span, everybody)
 
 
 def test_by_day_and_by_table() -> None:
     history = a_history()
 
-    done = doings_of(span_of(history.slot.pk), ["alice"])["alice"]
+    done = totals_of(span_of(history.slot.pk), ["alice"])["alice"]
     [day], [table] = done.days, done.tables
 
     assert (day.day, day.transactions, day.changes) == ((WHEN - DAY).date(), 2, 2)
@@ -102,7 +102,7 @@ def test_days_bound_the_answer() -> None:
     span = span_of(history.slot.pk, yesterday, yesterday)
 
     assert [row.actor for row in actors_of(span).rows] == ["alice"]
-    done = doings_of(span, ["alice", "bob"])
+    done = totals_of(span, ["alice", "bob"])
     assert list(done) == ["alice"]
     assert done["alice"].whole.transactions == 2
 
@@ -140,7 +140,7 @@ def test_all_incarnations_of_the_slot_count_and_no_other_slot() -> None:
     history.commit(insert(5), actor="alice", actor_grade="claimed")
     History("another").commit(insert(5), actor="alice")
 
-    assert doings_of(span_of(history.slot.pk), ["alice"])["alice"].whole.transactions == 3
+    assert totals_of(span_of(history.slot.pk), ["alice"])["alice"].whole.transactions == 3
 
 
 def test_a_baseline_is_nobodys_doing() -> None:
@@ -163,8 +163,8 @@ def test_tables_of_one_day_alone() -> None:
     history = a_history()
     span, yesterday = span_of(history.slot.pk), (WHEN - DAY).date()
 
-    on = doings_of(span, ["alice"], tables_on={"alice": yesterday})
-    off = doings_of(span, ["alice"], tables_on={"alice": WHEN.date()})
+    on = totals_of(span, ["alice"], tables_on={"alice": yesterday})
+    off = totals_of(span, ["alice"], tables_on={"alice": WHEN.date()})
 
-    assert on == doings_of(span, ["alice"])
+    assert on == totals_of(span, ["alice"])
     assert (off["alice"].tables, off["alice"].days) == ([], on["alice"].days)

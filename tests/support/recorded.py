@@ -7,7 +7,7 @@ from decoder.scalars import LSN
 from replview.store.read.changes import stream
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import Record
-from replview.store.read.changes.scan import ALL_OF_IT, ChangeScan
+from replview.store.read.changes.scan import AFTER_LAST_SEQ, ChangeScan
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.stream import RecordWriter, StreamCursor
 from replview.store.read.changes.wanted import WantedChanges
@@ -40,7 +40,9 @@ def iterate_changes(
     )
     wanted = replace(wanted or WantedChanges(slot=slot), filter=asked)
     writer = RecordWriter(session, slot)
-    place = None if after is None else ScanPosition(after.incarnation, after.commit_seq, ALL_OF_IT)
+    place = (
+        None if after is None else ScanPosition(after.incarnation, after.commit_seq, AFTER_LAST_SEQ)
+    )
     batching = Batching(stream.PAGE, stream.PAGE)
     for batch in ChangeScan(session, wanted, place=place, batching=batching).batches():
         for found in batch.found:

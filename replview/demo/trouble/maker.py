@@ -153,7 +153,7 @@ class Course(threading.Thread):
     ) -> None:
         try:
             with orm_connection():
-                troubles.tell(self.trouble.name, state, ends_at=ends_at, note=note)
+                troubles.report_state(self.trouble.name, state, ends_at=ends_at, note=note)
         except StoreError as error:
             log.warning("%s: cannot be told to be %s: %s", self.trouble.name, state,
                         one_line(error))  # fmt: skip
@@ -187,7 +187,7 @@ def _clean_up(made: list[Trouble], stopping: threading.Event) -> bool:
                 ensure_rules(made)
                 for trouble in made:
                     troubles.request(trouble.name, False, MAKER)
-                    troubles.tell(trouble.name, troubles.TroubleState.OFF)
+                    troubles.report_state(trouble.name, troubles.TroubleState.OFF)
             return True
         except (psycopg.Error, StoreError) as error:
             log.warning("waiting for the shop and the store: %s", one_line(error))
@@ -202,7 +202,7 @@ def _obey(courses: list[Course], stopping: threading.Event) -> None:
             with orm_connection():
                 wanted = troubles.wanted()
                 if time.monotonic() - alive_at > _ALIVE_SECONDS:
-                    troubles.tell_alive()
+                    troubles.report_alive()
                     alive_at = time.monotonic()
         except StoreError as error:
             log.warning("the store does not answer: %s", one_line(error))

@@ -24,13 +24,13 @@ from replview.demo.workload.material import ACTORS, Material
 logger = logging.getLogger(__name__)
 
 #: Seconds after which the same failure is reported again.
-SAY_AGAIN_SECONDS = 60.0
+REPORT_AGAIN_SECONDS = 60.0
 #: Counts that are always reported first; other counts follow by name if they are not zero.
 FIRST = ("committed", "rolled back")
 #: Longest wait for a lock, after which the scenario gives up, so that the shop does not stall.
 LOCK_TIMEOUT = "2s"
 #: Share of application transactions that name their actor. The actor of the rest is unknown.
-SAYS_WHO = 0.85
+NAMES_ACTOR_SHARE = 0.85
 
 
 class Backoff:
@@ -101,7 +101,7 @@ class Outage:
     def _is_news(self, what: str) -> bool:
         now = time.monotonic()
         with self._lock:
-            if now - self._logged_at.get(what, -SAY_AGAIN_SECONDS) < SAY_AGAIN_SECONDS:
+            if now - self._logged_at.get(what, -REPORT_AGAIN_SECONDS) < REPORT_AGAIN_SECONDS:
                 return False
             self._logged_at[what] = now
         return True
@@ -196,7 +196,7 @@ class WorkloadSession:
         A job that gives its own name always emits it.
         """
         name = actor or self.rng.choice(ACTORS)
-        if actor is not None or self.rng.random() < SAYS_WHO:
+        if actor is not None or self.rng.random() < NAMES_ACTOR_SHARE:
             request_id = f"{self.rng.getrandbits(24):06x}"
             content = json.dumps({"actor": name, "request_id": request_id, "path": path})
             self.conn.execute("SELECT pg_logical_emit_message(true, 'replview', %s)", (content,))

@@ -13,8 +13,8 @@ from replview.store.sums.actor_sums import (
     ActorCounts,
     ActorSum,
     actors_of,
-    doings_of,
     span_of,
+    totals_of,
 )
 from replview.text.parsing import clean_text
 from replview.ui.api.slots import coverage_json, slot_named
@@ -63,7 +63,7 @@ def actor(
     found = slot_named(slot)
     span = span_of(found.pk, since, until)
     name = clean_text(actor, strip=False)
-    done = doings_of(span, [name]).get(name)
+    done = totals_of(span, [name]).get(name)
     if done is None:
         raise Http404(f"nothing by {actor[:100]!r} is in the record of that time")
     return {

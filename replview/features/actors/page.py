@@ -20,8 +20,8 @@ from replview.store.sums.actor_sums import (
     SummedDays,
     TableSum,
     actors_of,
-    doings_of,
     span_of,
+    totals_of,
 )
 from replview.text.addresses import find_url, transactions_url
 from replview.text.formats import count_words, plural
@@ -125,7 +125,7 @@ def read_actors_page(slot: Slot, wanted: ActorsQuery, today: dt.date) -> ActorsP
     # Read only the tables of each actor's last day: all days of so many actors cost too much.
     last_days = {one.actor: one.last_time.astimezone(dt.UTC).date()
                  for one in found.rows if one.last_time}  # fmt: skip
-    doings = doings_of(span, names, tables_on=last_days)
+    doings = totals_of(span, names, tables_on=last_days)
     rows = []
     for row in found.rows:
         done = doings.get(row.actor, ActorTotals(row.actor))
@@ -271,7 +271,7 @@ def read_actor_page(
 ) -> ActorPage:
     """Read the page of one actor."""
     span = span_of(slot.pk, wanted.first_day(today))
-    done = doings_of(span, [actor]).get(actor)
+    done = totals_of(span, [actor]).get(actor)
     page = ActorPage(slot=slot, wanted=wanted, actor=actor, today=today, left_out=span.left_out)
     if done is None:
         return page

@@ -22,7 +22,7 @@ from replview.store.read.row_history.keys import KeyProblem, parse_key
 from replview.targets.policy import read_policy
 
 #: Least number of characters of a text that is searched for inside others.
-TELLING = 4
+SHORTEST_TEXT = 4
 _NAMED_BY = """
     SELECT DISTINCT f.id
     FROM unnest(%(filters)s::bigint[], %(texts)s::text[]) AS f (id, text),
@@ -43,7 +43,7 @@ RESULTS = "results of history jobs"
 def filters_naming(slot: Slot, table: str, keys: Collection[Key]) -> set[int]:
     """Return the ids of saved filters that name one of the keys."""
     texts = {text for key in keys for _, text in key if text}
-    telling = {text.casefold() for text in texts if len(text) >= TELLING}
+    telling = {text.casefold() for text in texts if len(text) >= SHORTEST_TEXT}
     found = set()
     for row, words in erased_actor.filters_of(slot):
         values = [text for name, text in words.items() if name not in ("slot", "tables", "table")]
@@ -81,10 +81,16 @@ def filters_with_values(
         return set()
     ids = [each.transaction_id for each in page]
     wanted: dict[str, Any] = {
-        "filters": [pk for pk, _ in filters], "texts": [text for _, text in filters], "ids": ids,
-        "seqs": [each.seq for each in page], "low": min(ids), "high": max(ids), "telling": TELLING,
-        "all": not columns, "columns": list(columns),
-    }  # fmt: skip
+        "filters": [pk for pk, _ in filters],
+        "texts": [text for _, text in filters],
+        "ids": ids,
+        "seqs": [each.seq for each in page],
+        "low": min(ids),
+        "high": max(ids),
+        "telling": SHORTEST_TEXT,
+        "all": not columns,
+        "columns": list(columns),
+    }
     return {pk for (pk,) in rows(_NAMED_BY, wanted)}
 
 
@@ -96,7 +102,7 @@ def delete_filters(identifiers: Collection[int]) -> int:
 def raw_messages(slot: Slot, tables: Collection[str], keys: Collection[Key]) -> list[int]:
     """Return quarantined messages that hold one of the keys; binary ones always count."""
     texts = {text.encode() for key in keys for _, text in key if text}
-    telling = [text for text in texts if len(text) >= TELLING]
+    telling = [text for text in texts if len(text) >= SHORTEST_TEXT]
     found = []
     for row in Quarantine.objects.filter(slot=slot).defer("raw"):
         of_table = row.relation in tables
@@ -215,7 +221,7 @@ def texts_naming(texts: Sequence[tuple[int, str]], keys: Collection[Key]) -> set
         text
         for _, text in texts
         if text.casefold() in values
-        or any(len(value) >= TELLING and value in text.casefold() for value in values)
+        or any(len(value) >= SHORTEST_TEXT and value in text.casefold() for value in values)
     }
 
 

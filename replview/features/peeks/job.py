@@ -33,7 +33,7 @@ _CATALOG_SECONDS = 5.0
 def carry_out(peek: SlotPeek) -> None:
     """Peek, and store the result or the reason of a failure."""
     try:
-        found = look(peek)
+        found = peek_into(peek)
     except SourceProblem as error:
         _fail(peek, error)
     except (DSNError, SecretKeyChanged) as error:
@@ -87,7 +87,7 @@ def without_masked(
     return {**result, "first_changes": changes}
 
 
-def look(peek: SlotPeek) -> dict[str, object]:
+def peek_into(peek: SlotPeek) -> dict[str, object]:
     """Read the slot within the requested bounds. Raises ``SourceProblem`` and errors of the DSN."""
     conninfo = full_conninfo(peek.source)
     return look_into(

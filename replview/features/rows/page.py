@@ -345,11 +345,11 @@ def _opened(history: RowHistory, address: _PageAddress, wanted: str) -> list[Row
     for chosen in [line for line in changes if line.name == wanted][:1] or default:
         assert chosen.entry is not None
         versions = history.finder.table.shapes.versions
-        chosen.block = _told_block(chosen.entry, versions.get(chosen.entry.step.version_id))
+        chosen.block = _full_change(chosen.entry, versions.get(chosen.entry.step.version_id))
     return lines
 
 
-def _told_block(entry: HistoryEntry, version: Version | None) -> Block | None:
+def _full_change(entry: HistoryEntry, version: Version | None) -> Block | None:
     """Return the change in full.
 
     It is built from the history that was read, and read again only if a long value was cut there.

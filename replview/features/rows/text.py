@@ -20,7 +20,7 @@ _VALUE = 40
 #: Columns that describe an insert at most.
 _MOST_PARTS = 3
 #: Column names that describe a row's state, the most informative first.
-_TELLING = ("status", "state", "stage", "phase")
+_DESCRIPTIVE_COLUMNS = ("status", "state", "stage", "phase")
 #: Column names that change with every update, and say nothing about it.
 _ROUTINE = ("updated_at", "modified_at", "updated", "modified", "changed_at", "version", "xmin")
 
@@ -88,7 +88,7 @@ def _updated(
     if altered:
         line.unknown_why = f"{', '.join(altered)}, {ALTERED}"
     likely = [name for name in changed if name not in altered] or changed
-    shown = moved or ([telling] if (telling := most_telling(likely, types)) else [])
+    shown = moved or ([telling] if (telling := most_descriptive(likely, types)) else [])
     for name in shown:
         was = short(before[name]) if name in before else Cell("unknown", "unknown")
         line.parts.append(LineColumn(name, was, short(new[name])))
@@ -106,7 +106,7 @@ def _line_of(
     left = [n for n in image if n not in keys and image[n] is not None]
     line = ChangeLine(words)
     while left and len(line.parts) < _MOST_PARTS:
-        name = most_telling(left, types)
+        name = most_descriptive(left, types)
         left.remove(name)
         line.parts.append(LineColumn(name, None, short(image[name])))
     line.more = len(left)
@@ -115,14 +115,17 @@ def _line_of(
     return line
 
 
-def most_telling(names: Iterable[str], types: Mapping[str, str]) -> str:
+def most_descriptive(names: Iterable[str], types: Mapping[str, str]) -> str:
     """Return the column that best describes a change; empty without any."""
 
     def rank(name: str) -> int:
-        if name in _TELLING:
-            return _TELLING.index(name)
-        if any(name.endswith(f"_{word}") or word in types.get(name, "") for word in _TELLING):
-            return len(_TELLING)
+        if name in _DESCRIPTIVE_COLUMNS:
+            return _DESCRIPTIVE_COLUMNS.index(name)
+        if any(
+            name.endswith(f"_{word}") or word in types.get(name, "")
+            for word in _DESCRIPTIVE_COLUMNS
+        ):
+            return len(_DESCRIPTIVE_COLUMNS)
         return 99 if name in _ROUTINE else 50
 
     return min(names, key=rank, default="")
@@ -130,7 +133,7 @@ def most_telling(names: Iterable[str], types: Mapping[str, str]) -> str:
 
 def obvious_state(version: Version | None, values: Mapping[str, object]) -> str:
     """Return the row's state, such as ``paid``, if a column plainly holds it; else empty."""
-    found = (values.get(name) for name in _TELLING if version is not None)
+    found = (values.get(name) for name in _DESCRIPTIVE_COLUMNS if version is not None)
     return next((v for v in found if isinstance(v, str) and 0 < len(v) <= _VALUE), "")
 
 

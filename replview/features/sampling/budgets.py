@@ -60,7 +60,7 @@ def enforce() -> list["Future[None]"]:
         if not _was_interrupted(slot):
             continue
         if row.gone_at is not None:  # an interrupted run has not logged the drop
-            slot_budget.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
+            slot_budget.record_dropped(slot, _cause(slot, None), _remedy(slot), {})
         else:
             slot_budget.call_off(slot)
     return begun
@@ -137,7 +137,7 @@ def _enforce_on(connection: Connection, slot: Slot) -> None:
             connection, slot.name, plugin=slot.plugin, budget_bytes=budget_bytes
         )
     if dropped is not None:
-        _say_dropped(slot, first, dropped)
+        _log_dropped(slot, first, dropped)
     elif wanted:
         # The stop freed WAL, or the settings were changed, so let the receiver run again.
         slot_budget.call_off(slot)
@@ -189,7 +189,7 @@ def _released(connection: Connection, slot: Slot) -> bool:
     return False
 
 
-def _say_dropped(slot: Slot, first: BudgetedSlot, dropped: BudgetedSlot) -> None:
+def _log_dropped(slot: Slot, first: BudgetedSlot, dropped: BudgetedSlot) -> None:
     cause = _cause(slot, dropped.retained_wal_bytes)
     if dropped.confirmed_flush_lsn > first.confirmed_flush_lsn:
         cause += " (the receiver was catching up)"
@@ -198,7 +198,7 @@ def _say_dropped(slot: Slot, first: BudgetedSlot, dropped: BudgetedSlot) -> None
         "restart_lsn": str(dropped.restart_lsn),
         "confirmed_flush_lsn": str(dropped.confirmed_flush_lsn),
     }
-    slot_budget.say_dropped(slot, cause, _remedy(slot), detail)
+    slot_budget.record_dropped(slot, cause, _remedy(slot), detail)
     log.warning(
         "slot %s: dropped on its source at its WAL budget", slot.pk, extra=_log_fields(slot)
     )

@@ -22,14 +22,14 @@ Written = TypeVar("Written")
 _LATEST = 300
 #: Seconds without heartbeat after which a receiver's facts are out of date.
 _RECEIVER_SECONDS = 10
-_TOLD = (
+_SAMPLED_COLUMNS = (
     "current_lsn pg_lsn, restart_lsn pg_lsn, confirmed_flush_lsn pg_lsn, "
     "retained_wal_bytes bigint, unconfirmed_wal_bytes bigint, safe_wal_bytes bigint, "
     "wal_status text, active boolean, write_lag_seconds float8, flush_lag_seconds float8, "
     "replay_lag_seconds float8, spill_txns bigint, spill_bytes bigint, stream_txns bigint, "
     "stream_bytes bigint, total_txns bigint, total_bytes bigint"
 )
-_NAMES = ", ".join(column.split()[0] for column in _TOLD.split(", "))
+_NAMES = ", ".join(column.split()[0] for column in _SAMPLED_COLUMNS.split(", "))
 _ADD = f"""
     INSERT INTO slot_sample
         (slot_id, sampled_at, detail, {_NAMES}, transactions_stored, changes_stored, bytes_stored,
@@ -38,7 +38,7 @@ _ADD = f"""
            s.transactions_stored, s.changes_stored, s.bytes_stored,
            (live.facts->>'batch_changes')::bigint, (live.facts->>'memory_bytes')::bigint,
            after.seconds[1], after.seconds[2]
-    FROM jsonb_to_recordset(%(rows)s) AS r (slot_id bigint, detail jsonb, {_TOLD})
+    FROM jsonb_to_recordset(%(rows)s) AS r (slot_id bigint, detail jsonb, {_SAMPLED_COLUMNS})
     LEFT JOIN slot s ON s.id = r.slot_id
     LEFT JOIN watched_slot w ON w.id = r.slot_id
     LEFT JOIN LATERAL (

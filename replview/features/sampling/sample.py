@@ -59,7 +59,7 @@ class SampleResult:
     at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
 
-def look(kept: CachedConnection) -> SampleResult:
+def take_sample(kept: CachedConnection) -> SampleResult:
     """Sample the source once. Raises ``psycopg.Error``."""
     began = time.monotonic()
     states = read_slot_states(kept.connection)
@@ -116,7 +116,7 @@ def _wal_directory_bytes(kept: CachedConnection) -> int | None:
     return kept.wal_directory_bytes
 
 
-def store_look(
+def store_facts(
     source: Source,
     found: Holders,
     facts: server.ServerFacts,
@@ -176,7 +176,7 @@ def read_source(source: Source, kept: KeptConnections) -> SampleResult | SourceP
     """Sample a source, or return the problem that prevents it; the store is not used."""
     try:
         conninfo = full_conninfo(source)
-        return kept.ask(source.pk, conninfo, look, deadline_seconds=DEADLINE_SECONDS)
+        return kept.ask(source.pk, conninfo, take_sample, deadline_seconds=DEADLINE_SECONDS)
     except SourceProblem as error:
         return error
     except UNUSABLE as error:
@@ -197,7 +197,7 @@ def store(
     missing = rows.sample_columns(None, seen.states)
     sampled = rows.store_seen(source.pk, seen.at, slots, missing, _itself(seen), seen.subscriptions)
     ours = {slot.name for slot in sampled if slot.ours}
-    store_look(source, seen.open_now.holders, seen.facts, seen.states.counters, ours)
+    store_facts(source, seen.open_now.holders, seen.facts, seen.states.counters, ours)
     rows.store_source(source.pk, **_facts(seen.facts))
     return None
 

@@ -32,7 +32,7 @@ def transaction_line_html(line: TransactionLine, *, several: bool) -> str:
     back = ""
     if row.aborted_changes:
         back = f'<span class="quiet"><s>{count_words(row.aborted_changes)}</s> rolled back</span>'
-    size = "withheld" if row.told_bytes is None else bytes_words(row.told_bytes)
+    size = "withheld" if row.shown_size_bytes is None else bytes_words(row.shown_size_bytes)
     slot = f'<td class="col-slot second">{escape(line.slot)}</td>' if several else ""
     return (
         f'<tr{_classes(line)} data-tx="{row.id}"><td class="col-time">{_when(line)}</td>'

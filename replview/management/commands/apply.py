@@ -28,7 +28,7 @@ from replview.ui.managed import EXPECTED
 _TROUBLED, _DIFFERS = 1, 3
 _SIGNS = {Verdict.ADDED: "+", Verdict.CHANGED: "~", Verdict.REMOVED: "-", Verdict.REFUSED: "!",
           Verdict.UNREACHABLE: "!"}  # fmt: skip
-_WORDS = {
+_VERDICT_WORDS = {
     Verdict.ADDED: "to add",
     Verdict.CHANGED: "to change",
     Verdict.REMOVED: "to remove",
@@ -169,7 +169,11 @@ def lines_of(plan: FleetPlan) -> Iterator[str]:
     """Yield the lines of items that differ, with their statements, then the counts."""
     for group in plan.groups:
         yield from (line for item in group for line in _lines(item))
-    counts = [f"{count} {_WORDS[verdict]}" for verdict in _WORDS if (count := plan.count(verdict))]
+    counts = [
+        f"{count} {_VERDICT_WORDS[verdict]}"
+        for verdict in _VERDICT_WORDS
+        if (count := plan.count(verdict))
+    ]
     yield "; ".join(counts) or "the file declares nothing"
 
 

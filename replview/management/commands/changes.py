@@ -18,7 +18,7 @@ from replview.management.changes_options import add_filters, number, selection_o
 from replview.management.instance import InstanceCommand, find_slot
 from replview.store.models import Slot
 from replview.store.read.changes.csv_lines import COLUMNS, csv_lines, lines_of
-from replview.store.read.changes.scan import ALL_OF_IT
+from replview.store.read.changes.scan import AFTER_LAST_SEQ
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import (
@@ -197,7 +197,9 @@ def _found(
                 end = max(end or place, place)
         if not (options["follow"] and _wait_for_more(slot, end)):
             return
-        after = None if end is None else ScanPosition(end.incarnation, end.commit_seq, ALL_OF_IT)
+        after = (
+            None if end is None else ScanPosition(end.incarnation, end.commit_seq, AFTER_LAST_SEQ)
+        )
         end = last_cursor(reading_session(), slot)
         # The slot may have a new incarnation or a new table since.
         writer = RecordWriter(reading_session(), slot)

@@ -30,7 +30,7 @@ OVERRIDABLE: dict[str, AlertKind] = {
 _FIELDS = {"threshold": "threshold", "over": "clear_threshold", "hold": "hold_seconds",
            "clear": "clear_seconds", "severity": "severity", "on": "enabled"}  # fmt: skip
 #: The plan's words for the fields of a rule.
-_WORDS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
+_FIELD_WORDS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
          "clear_seconds": "over after", "severity": "severity"}  # fmt: skip
 
 #: The values of the slot's own rule by field; None means that the slot has no own rule.
@@ -138,7 +138,7 @@ def _note_change(item: Item, name: str, rule: AlertRule | None, fields: OwnRule)
 
 def _words(kind: AlertKind, fields: Mapping[str, Any]) -> str:
     words = []
-    for key, word in _WORDS.items():
+    for key, word in _FIELD_WORDS.items():
         value = fields.get(key)
         if value is None:
             continue

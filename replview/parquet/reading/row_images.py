@@ -49,7 +49,7 @@ _MAY_DERIVE = sql.SQL("""
 """)
 
 
-def tells_before(connection: StoreConnection, part: Slice, table: SliceTable) -> bool:
+def may_give_before(connection: StoreConnection, part: Slice, table: SliceTable) -> bool:
     """Return whether an update may give two rows; a check for that in each update takes time."""
     if "update" not in wanted_operations(part, rows=True):
         return False
@@ -70,7 +70,7 @@ def row_images(
     Where rows before updates are derived, each update of a keyed row has one, and ``derivable``
     says which of them the server did not send.
     """
-    before = tells_before(connection, part, table)
+    before = may_give_before(connection, part, table)
     masked = part.masked_of(table.name)
     derived = part.before != "sent"
     codes = operation_codes(wanted_operations(part, rows=True))

@@ -20,7 +20,7 @@ from replview.parquet.reading.typed_query import (
     KINDS,
     MOST_COLUMNS,
     OWN_FIELDS,
-    TOLD_FIELDS,
+    UNSENT_FIELDS,
     Cells,
     is_plain,
     typed_query,
@@ -49,7 +49,7 @@ def read_typed(
     with closing(completing.SideConnection(connection)) as beside:
         rows_before = completing.Derivation(beside, part, table, columns)
         for group, batch in group_batches(
-            connection, found, query, {**own, **TOLD_FIELDS, **values}, cells
+            connection, found, query, {**own, **UNSENT_FIELDS, **values}, cells
         ):
             for whole in rows_before.filled(batch) if derived else (batch,):
                 for some in completing.portions(whole):

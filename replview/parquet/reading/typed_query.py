@@ -37,7 +37,7 @@ OWN_FIELDS: Fields = {
     "id": INT64, "seq": INT32, "lsn": PLAIN, "kind": INT8, "version_id": INT64,
 }  # fmt: skip
 #: The row's unsent columns and its JSON. (Plain: JSON escapes other characters.)
-TOLD_FIELDS: Fields = {"missing": PLAIN, "marked": PLAIN}
+UNSENT_FIELDS: Fields = {"missing": PLAIN, "marked": PLAIN}
 #: Arguments of one call of num_nulls(); PostgreSQL allows 100.
 _ARGUMENTS = 90
 

@@ -100,7 +100,7 @@ class TablePlan:
         for name in self.dropped:
             del row[name]
 
-    def be_of(self, stored: StoredShape) -> None:
+    def use_version(self, stored: StoredShape) -> None:
         """Store the next changes under another version of the table."""
         self.version_id = stored.version_id
         self.heads = {op: row_table(self.relation_id, self.version_id, op) for op in "IUDTS"}
@@ -297,10 +297,10 @@ class TablePlans:
         """Store the next changes of a table under a version that the catalog showed."""
         for plan in self._plans.values():
             if plan.relation_id == stored.relation_id:
-                plan.be_of(stored)
+                plan.use_version(stored)
         for table, (plan, _, _) in self._current.items():
             if plan.relation_id == stored.relation_id:
-                plan.be_of(stored)
+                plan.use_version(stored)
                 self._current[table] = plan, stored, made
 
     def forget_looks(self, relation: RelationMessage) -> None:
@@ -398,7 +398,7 @@ class TablePlans:
         plan, former = one.plan, one.plan.version_id
         moved = [stored.version_id, one.transaction_id, plan.relation_id, former]
         connection.execute(_MOVE, moved)
-        plan.be_of(stored)
+        plan.use_version(stored)
 
 
 def _plan(

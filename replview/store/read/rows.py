@@ -146,7 +146,7 @@ class TransactionRow(NamedTuple):
     size_withheld: bool = False
 
     @property
-    def told_bytes(self) -> int | None:
+    def shown_size_bytes(self) -> int | None:
         """Return the size in bytes; None: it must not be shown."""
         return None if self.size_withheld else self.size_bytes
 

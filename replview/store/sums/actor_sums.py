@@ -246,7 +246,7 @@ def actors_of(
     )  # fmt: skip
 
 
-def doings_of(
+def totals_of(
     span: SummedDays, actors: Sequence[str], *, tables_on: Mapping[str, dt.date] | None = None
 ) -> dict[str, ActorTotals]:
     """Return each actor's changes by day and table (``tables_on``: of one day of the actor)."""

@@ -102,7 +102,7 @@ def heading_of(row: TransactionRow) -> Heading:
         stations=_stations(row),
         context=_context(row.context),
         origin=f"from {row.origin}" if row.origin else "none, written here",
-        size="withheld" if row.told_bytes is None else bytes_words(row.told_bytes),
+        size="withheld" if row.shown_size_bytes is None else bytes_words(row.shown_size_bytes),
         aborted=plural(row.aborted_changes, "change") if row.aborted_changes else "",
         total=plural(row.changes, "change"),
     )

@@ -17,7 +17,7 @@ register = template.Library()
 register.filter("sentence", sentence)
 
 _SHOWN = 12
-_WORDS = {
+_ACT_WORDS = {
     "add": "added",
     "credentials": "changed the credentials of",
     "move": "moved",
@@ -52,7 +52,7 @@ def acts_on(source: Source) -> list[dict[str, Any]]:
         found.append(
             {
                 "who": row.user_name or "somebody",
-                "words": _WORDS.get(act, f"changed ({act})" if act else "changed"),
+                "words": _ACT_WORDS.get(act, f"changed ({act})" if act else "changed"),
                 "subject": row.subject,
                 "at": row.at,
                 "via": row.via,

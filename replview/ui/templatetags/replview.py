@@ -18,7 +18,7 @@ from django.utils.text import smart_split
 
 from replview.access.page import page_named
 from replview.access.rights import Role, role_of
-from replview.catalog.server import not_told
+from replview.catalog.server import unreported_facts
 from replview.health.states import WORDS, Level
 from replview.text import formats as words
 from replview.text.addresses import slot_page_url, stream_url
@@ -173,7 +173,7 @@ def age(value: datetime | timedelta | float | None) -> str:
 
 register.filter("version", words.version_words)
 # This lists what a source of this version does not report; empty where it reports all.
-register.filter("not_told", not_told)
+register.filter("unreported_facts", unreported_facts)
 register.filter("remedy", split_remedy)
 # These write ``for 30 days, and at most 50 GB``, and the forecast of a slot's record.
 register.filter("keeps", kept_words)

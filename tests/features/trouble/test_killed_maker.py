@@ -52,7 +52,7 @@ def test_the_next_one_cleans_up_what_a_killed_one_left(source, tmp_path: Path) -
     ]
     for trouble in made:
         troubles.request(trouble.name, True, "somebody")
-        troubles.tell(trouble.name, troubles.TroubleState.ON)
+        troubles.report_state(trouble.name, troubles.TroubleState.ON)
         switch_on(trouble)
     with subprocess.Popen(
         [sys.executable, "-c", _MAKE, source.dsn, str(tmp_path), *MADE],

@@ -27,14 +27,14 @@ def test_elsewhere_there_is_no_such_page(signed_in: Client) -> None:
 
 
 def test_a_button_asks_for_it_and_then_for_its_end(signed_in: Client, demo) -> None:
-    troubles.tell_alive()
+    troubles.report_alive()
     answer = signed_in.post("/trouble/flood/start/")
     assert answer["Location"] == "/trouble/#flood"
     assert troubles.wanted() == {"flood"}
     states = {card.trouble.name: card.state for card in build_page().cards}
     assert states["flood"] == "asked for"
 
-    troubles.tell("flood", TroubleState.ON)
+    troubles.report_state("flood", TroubleState.ON)
     sentence = build_page().sentence
     assert (sentence.level, sentence.title) == ("look", "1 trouble now.")
     page = _text(signed_in.get("/trouble/"))

@@ -131,7 +131,7 @@ def transaction_json(
             "message": row.messages,
         },
         "rolled_back_changes": row.aborted_changes,
-        "size_bytes": row.told_bytes,
+        "size_bytes": row.shown_size_bytes,
         "tables": [_table(int(key), counts, names) for key, counts in row.relations.items()],
         "received_at": utc_text(row.received_at),
         "stored_at": utc_text(row.stored_at),

@@ -30,7 +30,7 @@ from replview.store.read.transactions.conditions import Conditions
 #: Transactions that are read at a time where an index finds them (by actor, origin or identifier).
 _INDEXED_PAGE = 500
 #: The seq of a place after a transaction's last change.
-ALL_OF_IT = (1 << 31) - 1
+AFTER_LAST_SEQ = (1 << 31) - 1
 
 ChangeInTransaction = tuple[TransactionRow, ChangeRow]
 
@@ -106,7 +106,7 @@ class ChangeScan:
         if self.place is not None and self.place.incarnation == incarnation.number:
             # The place's own transaction may have more changes.
             if self.forwards:
-                first = self.place.commit_seq + (self.place.seq >= ALL_OF_IT)
+                first = self.place.commit_seq + (self.place.seq >= AFTER_LAST_SEQ)
             else:
                 last = min(last, self.place.commit_seq - (self.place.seq <= 1))
         return first, last
@@ -172,7 +172,7 @@ class ChangeScan:
             )
             found.sort(key=_place, reverse=not self.forwards)
             last = group[-1]
-            seq = ALL_OF_IT if self.forwards else 0
+            seq = AFTER_LAST_SEQ if self.forwards else 0
             yield ScanBatch(
                 found, ScanPosition(incarnation.number, last.commit_seq or 0, seq), last, unknown
             )

@@ -30,12 +30,12 @@ _READ = """
     FROM (SELECT c.transaction_id, c.seq, {line} AS line {rest} OFFSET 0) l
     GROUP BY l.transaction_id
 """
-_WORDS = " ".join(f"WHEN '{letter}' THEN '{OPERATIONS[letter]}'" for letter in "IUDS")
+_OPERATION_CASES = " ".join(f"WHEN '{letter}' THEN '{OPERATIONS[letter]}'" for letter in "IUDS")
 _LINE = f"""
     CASE WHEN coalesce(pg_column_size(c.new), 0) + coalesce(pg_column_size(c.old), 0)
         < {_MOST_BYTES} THEN ',"seq":' || c.seq || ',"lsn":"' || c.lsn
         || '","subxid":' || coalesce(c.subxid::text, 'null') || ',"op":"'
-        || CASE c.op::text {_WORDS} END || CASE c.version_id {{shapes}} END END
+        || CASE c.op::text {_OPERATION_CASES} END || CASE c.version_id {{shapes}} END END
 """
 
 

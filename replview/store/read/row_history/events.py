@@ -39,7 +39,7 @@ _TRANSACTION = f"""
          AND t.state IN ('committed', 'snapshot') AND {QUICKLY_NOT_ABORTED}
 """
 #: Excludes changes of rows that were keyed by other columns, whose values may be the same.
-_KNOWN_SO = "WHERE %(versions)s::bigint[] IS NULL OR c.version_id = ANY(%(versions)s)"
+_SAME_KEY_COLUMNS = "WHERE %(versions)s::bigint[] IS NULL OR c.version_id = ANY(%(versions)s)"
 # The newest changes of each table under the key, and those that moved a row away from it. A change
 # that was rolled back has no incarnation, but counts toward the limit.
 _EVENTS = f"""
@@ -61,14 +61,14 @@ _EVENTS = f"""
             WHERE c.relation_id = w.relation_id AND c.old_key_hash = %(hash)s
               AND c.key_hash IS DISTINCT FROM %(hash)s AND c.lsn < %(below)s::pg_lsn
             ORDER BY c.lsn DESC, c.seq DESC LIMIT %(most)s) k
-    ) c {_TRANSACTION} {_KNOWN_SO}
+    ) c {_TRANSACTION} {_SAME_KEY_COLUMNS}
 """  # noqa: S608 (nothing but the store's own columns)
 # Changes by transaction and seq.
 _NAMED = f"""
     {_EVENT}
     FROM unnest(%(ids)s::bigint[], %(seqs)s::int[]) AS w (transaction_id, seq)
     JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq {_TRANSACTION}
-    {_KNOWN_SO}
+    {_SAME_KEY_COLUMNS}
 """
 # All changes under a key from the index alone (change_row_history), with a flag for those that may
 # not count (transaction_uncounted, tombstone_unswept), and some of the changes that moved any key.
@@ -310,7 +310,7 @@ class _KeyReader:
         wanted = [
             event
             for events in tables
-            for event in _telling(events, marked, truncations.get(events[0].relation_id, ()))
+            for event in _boundaries(events, marked, truncations.get(events[0].relation_id, ()))
         ]
         if len(wanted) > _MOST_READ:
             return None
@@ -349,7 +349,7 @@ class _KeyReader:
                            (at, incarnation, time))  # fmt: skip
 
 
-def _telling(
+def _boundaries(
     events: Sequence[RowEvent], marked: Collection[tuple[int, int]], cuts: Sequence[Cut]
 ) -> list[RowEvent]:
     """Return the changes of a table that show where one row ends and another begins.

@@ -69,7 +69,7 @@ class Conditions:
     #: True if an index leads to the rows, so that few others are read.
     indexed: bool = False
     #: Alternatives, each with its own index in order; every matching row meets exactly one.
-    ways: tuple[str, ...] = ("true",)
+    index_alternatives: tuple[str, ...] = ("true",)
     #: True if the filter names one gid or xid.
     by_id: bool = False
     #: True if rows are tested one by one; their number is then bounded.
@@ -96,18 +96,17 @@ class Conditions:
 
     @property
     def any_way(self) -> str:
-        """Return the condition that one of ``ways`` holds."""
-        return f"({' OR '.join(self.ways)})"
+        """Return the condition that one of ``index_alternatives`` holds."""
+        return f"({' OR '.join(self.index_alternatives)})"
 
     def first_rows(self, limited: str) -> str:
-        """Return SQL of a table ``t`` with the first rows by each of ``ways``.
+        """Return SQL of a table ``t`` with the first rows by each of ``index_alternatives``.
 
         ``limited`` is the WHERE clause with all conditions, order and limit.
         """
         read = "(SELECT * FROM transaction t WHERE {})".format
-        return (
-            f"({' UNION ALL '.join(read(limited.replace(self.any_way, w)) for w in self.ways)}) t"
-        )
+        parts = (read(limited.replace(self.any_way, one)) for one in self.index_alternatives)
+        return f"({' UNION ALL '.join(parts)}) t"
 
     @property
     def number_sql(self) -> str:
@@ -161,7 +160,7 @@ def _indexed(found: Conditions, wanted: TransactionFilter) -> None:
             also = " OR t.actors @> %(actors)s::jsonb" if name == "actor" else ""
             found.add(f"(t.{name} IS NULL{also})")
         elif value:
-            found.ways = _OF_ACTOR if name == "actor" else found.ways
+            found.index_alternatives = _OF_ACTOR if name == "actor" else found.index_alternatives
             found.rows.append(found.any_way if name == "actor" else f"t.{name} = %({name})s")
             found.values[name] = value
             found.indexed = True

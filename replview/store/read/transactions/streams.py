@@ -29,7 +29,7 @@ _RANGES = 200
 #: Places that may be read beyond a chunk to fill the page, where the content of blocks is known.
 _FULL_PAGE = 48 * BLOCK
 #: Share of the expected rows below which expected numbers are no longer used.
-_BELIEVED = 0.25
+_TRUSTED_SHARE = 0.25
 
 
 @dataclass(slots=True, eq=False)
@@ -68,9 +68,9 @@ class PlacedStream(Stream):
     #: True if rows are searched for in ``blocks``, the blocks that may hold some, in reading order.
     searches: bool = False
     blocks: deque[int] = field(default_factory=deque)
-    #: Expected rows of each block, where known; and in ``hoped`` those of the last statement.
+    #: Expected rows of each block, where known; in ``expected_rows`` those of the last statement.
     expected: dict[int, float] = field(default_factory=dict)
-    hoped: float = 0.0
+    expected_rows: float = 0.0
     #: True if ``blocks`` was cut off because there were too many.
     blocks_cut: bool = False
     #: First and last place that was not read yet.
@@ -98,28 +98,28 @@ class PlacedStream(Stream):
         if not self.searches:
             return [(self.low, self.high)]
         found: list[SequenceRange] = []
-        left, hoped = self.chunk, 0.0
+        left, expected_rows = self.chunk, 0.0
         for block in self.blocks:
             low = max(block * BLOCK, self.low)
             high = min(block * BLOCK + BLOCK - 1, self.high)
             if low > high:
                 continue
             spent = left <= (-_FULL_PAGE if self.expected else 0)
-            if spent or len(found) >= _RANGES or hoped >= wanted:
+            if spent or len(found) >= _RANGES or expected_rows >= wanted:
                 break
             room = left if left > 0 else BLOCK
             if high - low >= room:
                 low, high = (low, low + room - 1) if self.backwards else (high - room + 1, high)
             left -= high - low + 1
             # A block's rows may lie anywhere in it.
-            hoped += self.expected.get(block, 0.0) * (high - low + 1) / BLOCK
+            expected_rows += self.expected.get(block, 0.0) * (high - low + 1) / BLOCK
             if found and high == found[-1][0] - 1:
                 found[-1] = (low, found[-1][1])
             elif found and low == found[-1][1] + 1:
                 found[-1] = (found[-1][0], high)
             else:
                 found.append((low, high))
-        self.hoped = hoped
+        self.expected_rows = expected_rows
         return found
 
     def take(
@@ -146,8 +146,8 @@ class PlacedStream(Stream):
 
     def _correct(self, found: int) -> None:
         """Scale the expected rows of the remaining blocks by the share that was found."""
-        share = found / self.hoped if self.hoped else 0.0
-        if share < _BELIEVED:
+        share = found / self.expected_rows if self.expected_rows else 0.0
+        if share < _TRUSTED_SHARE:
             self.expected.clear()
         elif share < 1:
             self.expected = {block: share * rows for block, rows in self.expected.items()}
