@@ -67,6 +67,24 @@ def test_a_new_sample_is_on_the_chart_and_in_its_table(lag: Page, feeder: Feeder
     lag.wait_for_function(f"(before) => ({strokes})() !== before", arg=before)
 
 
+def test_a_young_record_opens_with_a_short_range(
+    page: Page, server: Server, feeder: Feeder
+) -> None:
+    watched = tell_story(feeder.slot_id, dt.datetime.now(dt.UTC))
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM slot_sample WHERE sampled_at < now() - interval '3 minutes'")
+    page.goto(f"{server.url}/lag/?slot={watched}")
+    expect(page.locator("#lag-charts")).to_have_attribute("aria-busy", "false")
+
+    short = page.locator("[data-range='5m']")
+    expect(short).to_have_attribute("aria-current", "true")
+    page.locator("[data-range='1h']").click()
+    expect(short).to_have_attribute("aria-current", "false")
+    page.go_back()
+    expect(short).to_have_attribute("aria-current", "true")
+    assert "range=" not in page.url
+
+
 def test_a_dragged_range_is_fetched_anew_and_back_leads_out(lag: Page, server: Server) -> None:
     box = lag.locator("#chart-retained .lag-plot").bounding_box()
     assert box is not None

@@ -108,6 +108,12 @@ DRAWN = {
             ("read by the consumer", "read", "wal_read", "accent", "dash"),
         ),
     ),
+    # Transactions that the receiver stored, per second.
+    "commits": Drawn(
+        title="Commits", unit="commits/s", field="transactions_stored", word="commits", area=True,
+        unknown="No transaction was stored in this time. Known only of slots that replview "
+        "receives.",
+    ),
     # Median and 99th percentile; the commit is by the source's clock, the storing by ours.
     "stored": Drawn(
         title="Commit to stored", of_several="Commit to stored, p99", unit="seconds",

@@ -51,6 +51,14 @@ _COLUMNS_OF = {
     "wal_read": ("confirmed_flush_lsn", "restart_lsn"),
     "lost": ("wal_status",),
 }
+#: The first sample of each slot after a moment. The constant bound excludes the partitions of
+#: earlier days.
+_FIRST = """
+    SELECT min(first.sampled_at) FROM unnest(%(slots)s::bigint[]) AS of (slot_id)
+    CROSS JOIN LATERAL (
+        SELECT sampled_at FROM slot_sample
+        WHERE slot_id = of.slot_id AND sampled_at > %(since)s ORDER BY sampled_at LIMIT 1) first
+"""
 
 
 @dataclass(slots=True)
@@ -75,6 +83,12 @@ class LagSeries:
     #: Seconds between two samples; about three times as long without a sample is a gap.
     interval_seconds: float
     slots: dict[int, SlotSeries] = field(default_factory=dict)
+
+
+def read_first_sample(slot_ids: Sequence[int], since: dt.datetime) -> dt.datetime | None:
+    """Return the time of the first sample of these slots after a moment; None: there is none."""
+    first: dt.datetime | None = rows(_FIRST, {"slots": list(slot_ids), "since": since})[0][0]
+    return first
 
 
 def read_series(

@@ -1,6 +1,8 @@
 """Views of the lag page: the page, its charts as JSON, and as CSV."""
 
 import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
 
 import orjson
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
@@ -11,7 +13,8 @@ from replview.access.page import GET, VIEWER, Nav, page
 from replview.features.lag.charts import csv_rows, read_charts
 from replview.features.lag.events import read_checkpoints, read_events
 from replview.features.lag.page import LagSlot, find_lag_slots, first_slot, lag_page
-from replview.ui.charts.query import LagQuery
+from replview.features.lag.series import read_first_sample
+from replview.ui.charts.query import DEFAULT_RANGE, RANGES, LagQuery, range_covering
 from replview.ui.params import scope_to
 from replview.ui.shell import fleet_of, no_slot
 from replview.ui.streaming import csv_pieces, stream
@@ -37,6 +40,8 @@ def lag(request: HttpRequest) -> HttpResponse:
         scope_to(request, name)
         query = LagQuery.of(request.GET)
     slots = _slots(query)
+    if not query.misread and not ("range" in request.GET or query.since or query.until):
+        query = replace(query, range=first_range(slots, dt.datetime.now(dt.UTC)))
     page = lag_page(query, slots, fleet_of(request))
     return render(request, "lag/lag.html", {"page": page})
 
@@ -83,6 +88,13 @@ def csv(request: HttpRequest) -> HttpResponseBase:
     answer["Content-Disposition"] = content_disposition_header(True, name)
     answer["Cache-Control"] = "no-store"
     return answer
+
+
+def first_range(slots: Sequence[LagSlot], now: dt.datetime) -> str:
+    """Return the range to open with: the shortest that covers the samples of the last hour."""
+    since = now - RANGES[DEFAULT_RANGE][1]
+    first = read_first_sample([slot.sample_id for slot in slots], since)
+    return DEFAULT_RANGE if first is None else range_covering(now - first)
 
 
 def _slots(query: LagQuery) -> list[LagSlot]:

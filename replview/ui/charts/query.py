@@ -14,19 +14,21 @@ from replview.ui.params import Params
 #: Word in the address → the page's name for the range, and its length.
 RANGES: Mapping[str, tuple[str, dt.timedelta]] = {
     "5m": ("5 min", dt.timedelta(minutes=5)),
+    "15m": ("15 min", dt.timedelta(minutes=15)),
     "1h": ("1 h", dt.timedelta(hours=1)),
     "3h": ("3 h", dt.timedelta(hours=3)),
     "24h": ("24 h", dt.timedelta(hours=24)),
     "30d": ("30 d", dt.timedelta(days=30)),
     "1y": ("1 year", dt.timedelta(days=366)),
 }
-_DEFAULT_RANGE = "1h"
+DEFAULT_RANGE = "1h"
 #: Word in the address → the page's title of the chart.
 CHARTS: Mapping[str, str] = {
     "retained": "Retained WAL",
     "unconfirmed": "Unconfirmed WAL",
     "lag": "Lag in seconds",
     "throughput": "Throughput",
+    "commits": "Commits",
     "stored": "Commit to stored",
     "tables": "Changes by table",
     "table-bytes": "Bytes by table",
@@ -41,12 +43,20 @@ _SHORTEST = dt.timedelta(seconds=10)
 _LONGEST = dt.timedelta(days=3660)
 
 
+def range_covering(age: dt.timedelta) -> str:
+    """Return the shortest range that covers a record of this age, at most the default range."""
+    return next(
+        (name for name, (_, length) in RANGES.items() if age <= length or name == DEFAULT_RANGE),
+        DEFAULT_RANGE,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagQuery:
     """The parameters of the address; a missing one has its default."""
 
     slots: tuple[str, ...] = ()
-    range: str = _DEFAULT_RANGE
+    range: str = DEFAULT_RANGE
     #: The bounds as given, where a fixed range is wanted instead of the latest.
     since: str = ""
     until: str = ""
@@ -59,7 +69,7 @@ class LagQuery:
     def of(cls, words: QueryDict) -> "LagQuery":
         """Read the parameters of an address."""
         asked = Params(words)
-        chosen = asked.choice("range", RANGES, _DEFAULT_RANGE)
+        chosen = asked.choice("range", RANGES, DEFAULT_RANGE)
         misread = ["range"] if words.get("range", chosen) != chosen else []
         named = [one for word in words.getlist("charts") for one in word.split(",") if one]
         charts = tuple(one for one in CHARTS if one in named) or _DEFAULT_CHARTS

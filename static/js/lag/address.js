@@ -5,9 +5,13 @@ import { momentWords } from "./words.js";
 
 const ORDER = ["slot", "range", "from", "to", "charts", "table"];
 
+// An address without a range means the one that the page opened with.
 export const words = () => {
   const given = new URLSearchParams(location.search);
-  return given.has("slot") ? given : new URLSearchParams(find("lag").dataset.query);
+  const opened = new URLSearchParams(find("lag").dataset.query);
+  if (!given.has("slot")) return opened;
+  if (!given.has("range")) given.set("range", opened.get("range"));
+  return given;
 };
 
 const queryOf = (given) => {
@@ -34,7 +38,7 @@ export function showAddress(answer) {
   find("lag-csv").href = `${dataset.csv}?${queryOf(given)}`;
   const piece = given.has("from") || given.has("to");
   for (const link of document.querySelectorAll("[data-range]")) {
-    link.setAttribute("aria-current", String(!piece && link.dataset.range === (given.get("range") || "1h")));
+    link.setAttribute("aria-current", String(!piece && link.dataset.range === given.get("range")));
   }
   for (const input of document.querySelectorAll("#lag-toolbar input[data-word]")) {
     if (input !== document.activeElement) input.value = given.get(input.dataset.word) ?? "";

@@ -77,6 +77,26 @@ def test_what_is_no_piece_of_time_is_left_out_and_said(text: str) -> None:
     assert query.range in RANGES
 
 
+@pytest.mark.parametrize(
+    ("minutes", "opened"), [(2, "5m"), (6, "15m"), (20, "1h"), (90, "1h"), (None, "1h")]
+)
+def test_it_opens_with_the_shortest_range_that_covers_the_record(
+    signed_in: Client, scene: Scene, minutes: int | None, opened: str
+) -> None:
+    slot = scene.slots["shop/replview"]
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM slot_sample")
+    for ago in range(minutes or 0):
+        sample(slot.pk, scene.now - (ago + 1) * 60 * SECOND, retained_wal_bytes=5)
+
+    page = signed_in.get("/lag/?slot=shop/replview").context["page"]
+    assert page.query.range == opened
+    assert page.data_query == f"slot=shop/replview&range={opened}"
+
+    chosen = signed_in.get("/lag/?slot=shop/replview&range=24h").context["page"]
+    assert chosen.query.range == "24h"
+
+
 def test_without_a_source_it_says_what_to_do(signed_in: Client) -> None:
     page = signed_in.get("/lag/").content.decode()
 
@@ -194,6 +214,19 @@ def test_the_file_holds_what_is_shown(signed_in: Client, scene: Scene) -> None:
         ("shop/replview", "Unconfirmed WAL", "5", "bytes")
     ]
     assert {row["line"] for row in rows} == {"unconfirmed", "write", "flush", "replay"}
+
+
+def test_commits_are_drawn_as_a_rate(signed_in: Client, scene: Scene) -> None:
+    slot = scene.slots["shop/replview"]
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM slot_sample")
+    for ago, stored in ((15, 100), (10, 200), (5, 260)):
+        sample(slot.pk, scene.now - ago * SECOND, transactions_stored=stored)
+
+    [chart] = data(signed_in, "slot=shop/replview&range=5m&charts=commits")["charts"]
+
+    assert (chart["title"], chart["unit"]) == ("Commits", "commits/s")
+    assert chart["figure"]["data"][0]["y"] == [None, 20, 12]
 
 
 def test_every_link_of_the_page_leads_to_a_page(signed_in: Client, scene: Scene) -> None:
