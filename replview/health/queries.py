@@ -63,9 +63,10 @@ class AlertCounts:
 
 #: The query that reads each slot: ``wal_status`` from the last sample; sizes from the last sample
 #: that has retained WAL (a lost slot retains none, so these samples may differ); a sample that is
-#: nine seconds to a minute older, for the rate; and the delay of the last commits. Every part has
-#: a constant bound, so that the planner excludes the partitions of other days at once, rather than
-#: plan ninety of them four times over on every page.
+#: four seconds to a minute older, for the rate; and the delay of the last commits. Samples are
+#: five seconds apart, so the second one tells the rate. Every part has a constant bound, so that
+#: the planner excludes the partitions of other days at once, rather than plan ninety of them four
+#: times over on every page.
 READINGS = """
 SELECT s.id,
        latest.sampled_at, latest.retained_wal_bytes, latest.safe_wal_bytes, present.wal_status,
@@ -85,7 +86,7 @@ SELECT s.id,
   LEFT JOIN LATERAL (
        SELECT sampled_at, transactions_stored FROM slot_sample
         WHERE slot_id = s.id AND transactions_stored IS NOT NULL
-          AND sampled_at <= latest.sampled_at - interval '9 seconds'
+          AND sampled_at <= latest.sampled_at - interval '4 seconds'
           AND sampled_at >= latest.sampled_at - interval '1 minute'
           AND sampled_at > %(since_rate)s
         ORDER BY sampled_at DESC LIMIT 1) before ON true

@@ -85,6 +85,14 @@ class SlotFeed:
         (first_at, first), (_last_at, last) = self._heads[0], self._heads[-1]
         return round((last - first) / max(time.monotonic() - first_at, 0.5), 1)
 
+    def note_head(self) -> None:
+        """Note the time and the position, from which ``rate`` is computed."""
+        now = time.monotonic()
+        self._heads.append((now, self.position.commit_seq))
+        # Keep the last head before the window, so that the rate stays known after a slow read.
+        while len(self._heads) > 2 and now - self._heads[1][0] > _RATE_SECONDS:
+            self._heads.popleft()
+
     def start(self) -> None:
         """Begin to read, from the end of the slot's history."""
         self._task = asyncio.create_task(self._run(), name=f"feed-{self.position.slot_id}")
@@ -108,7 +116,7 @@ class SlotFeed:
                 if not self.ready.is_set():
                     # Begin at the end of history: each socket reads earlier history by itself.
                     await reading.begin(self.position)
-                    self._heads.append((time.monotonic(), self.position.commit_seq))
+                    self.note_head()
                     self.ready.set()
                 await self._read()
             except (DatabaseError, OSError) as error:
@@ -142,10 +150,7 @@ class SlotFeed:
         self.position = position
         if self.position.incarnation_id != incarnation_id:
             self._heads.clear()
-        now = time.monotonic()
-        self._heads.append((now, self.position.commit_seq))
-        while len(self._heads) > 2 and now - self._heads[0][0] > _RATE_SECONDS:
-            self._heads.popleft()
+        self.note_head()
         if news.slot is not None:
             self.slot = news.slot
         if news.open is not None:

@@ -1,5 +1,8 @@
 """The live page: commits, the drawer, pausing, filters, values."""
 
+import re
+import time
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -23,6 +26,17 @@ def test_a_commit_appears_and_says_how_long_it_took(page: Page, feeder: Feeder) 
     expect(rows(page).first.locator("code")).to_have_text("payments")
     expect(rows(page).first.locator(".c-screen")).to_contain_text("ms")
     expect(page.locator("#empty")).to_be_hidden()
+
+
+def test_the_rate_is_known_after_five_seconds(page: Page, feeder: Feeder) -> None:
+    rate = page.locator("#rate")
+    until = time.monotonic() + 5
+    while "rate" in (rate.text_content() or "") and time.monotonic() < until:
+        feeder.commit(single())
+        page.wait_for_timeout(50)
+
+    assert re.fullmatch(r"[\d.]+\s+tx/s", rate.text_content() or "")
+    expect(page.locator("#sentence-rest")).to_contain_text("a second")
 
 
 def test_the_drawer_opens_by_click_and_by_enter(page: Page, feeder: Feeder) -> None:

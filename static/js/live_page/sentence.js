@@ -70,6 +70,7 @@ function liveRest(stream, band, clock) {
   }
   const reach = median === null ? "" : `; commits reach this screen after ${delay(median)}`;
   const open = band.size === 0 ? "" : ` ${band.size === 1 ? "One is" : `${words(band.size)} are`} still open.`;
+  if (stream.rate === null) return `Counting the commits${tables}; the rate is known in a few seconds.${open}`;
   if (!stream.rate) return `No commits in the last seconds${tables}.${open}`;
   const rounded = Math.round(stream.rate);
   const many = rounded < 1 ? "Less than one transaction" : plural(rounded, "transaction");
