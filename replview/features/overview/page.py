@@ -1,4 +1,4 @@
-"""Build the overview: what must be done, figures, sources, open transactions and recent events."""
+"""Build the overview: what must be done, figures, sources, transactions and recent events."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,14 @@ from django.core.cache import cache
 from django.db.models import F
 from django.urls import reverse
 
+from replview.access.visibility import reading_session
+from replview.features.overview.charts import OverviewCharts, charts_of
 from replview.health.fleet import Fleet, SourceView
 from replview.health.open_transactions import OpenRow
 from replview.health.queries import OPEN_STATES, AlertCounts, read_history, read_window
 from replview.health.states import Level
 from replview.store.models import SlotEvent, SourceLook, Transaction
+from replview.store.read import history
 from replview.store.same_server import server_of
 from replview.text.formats import (
     age_words,
@@ -22,11 +25,14 @@ from replview.text.formats import (
     rate_words,
     short_words,
 )
+from replview.ui.changes.transaction_lines import TransactionLine, transaction_lines
 from replview.ui.charts.sparkline import Sparkline, sparkline
 from replview.ui.sentence import Sentence
 
 BUCKETS = 60
 ROWS_BELOW = 8
+#: Number of the newest transactions, and most slots that they are read of.
+NEWEST_ROWS = 8
 #: Seconds for which history is cached; newer points would be narrower than a pixel.
 DRAWN_FOR_SECONDS = 10
 
@@ -117,7 +123,7 @@ def _stored(fleet: Fleet) -> Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewPage:
-    """The overview: the state of all sources, open transactions and recent events."""
+    """The overview: the state of all sources, charts, transactions and recent events."""
 
     fleet: Fleet
     #: The headline: what must be done, and where.
@@ -130,6 +136,10 @@ class OverviewPage:
     rows: list[tuple[SourceView, Sparkline]]
     #: The time that the sparklines cover, in words.
     window: str
+    #: Charts of the first sources.
+    charts: OverviewCharts
+    #: The newest transactions of all slots, the newest first.
+    newest: list[TransactionLine]
     #: The oldest open transactions, the oldest first.
     open_rows: list[OpenRow]
     #: The newest slot events of the last week.
@@ -158,7 +168,9 @@ def build_overview_page(fleet: Fleet) -> OverviewPage:
         action_label=action_label,
         figures=figures(fleet),
         rows=rows,
-        window=window,
+        window=age_words(window),
+        charts=charts_of(fleet.sources, window),
+        newest=_newest(fleet),
         open_rows=_open_rows(fleet),
         events=events,
         events_total=events_total,
@@ -237,6 +249,24 @@ def _open_rows(fleet: Fleet) -> list[OpenRow]:
     return sorted(rows, key=lambda row: row.since)
 
 
+def _newest(fleet: Fleet) -> list[TransactionLine]:
+    """Return the newest transactions of all slots, in the order of their commits.
+
+    Only the slots that stored last are read, so that the number of slots does not matter.
+    """
+    stored = [
+        (slot.last_stored_at, slot.incarnation_id, str(slot))
+        for slot in (view.slot for view in fleet.slots)
+        if slot.last_stored_at is not None and slot.incarnation_id is not None
+    ]
+    stored.sort(reverse=True)
+    slots = {incarnation: (name, 0) for _, incarnation, name in stored[:NEWEST_ROWS]}
+    if not slots:
+        return []
+    rows = history.newest_placed(reading_session(), list(slots), NEWEST_ROWS)
+    return transaction_lines(rows, slots)
+
+
 def _events(fleet: Fleet) -> tuple[list[SlotEvent], int]:
     """Return the newest slot events of a week, and the number of events in the last day."""
     slots = [view.slot.pk for view in fleet.slots]
@@ -246,8 +276,8 @@ def _events(fleet: Fleet) -> tuple[list[SlotEvent], int]:
     return newest, lines.filter(at__gt=day).count()
 
 
-def _history(fleet: Fleet) -> tuple[list[tuple[SourceView, Sparkline]], str]:
-    """Return each source with its sparkline of retained WAL, and the time they cover in words."""
+def _history(fleet: Fleet) -> tuple[list[tuple[SourceView, Sparkline]], timedelta]:
+    """Return each source with its sparkline of retained WAL, and the time that they cover."""
     key = f"overview-history-{hash(frozenset(view.slot.pk for view in fleet.slots))}"
     drawn: tuple[timedelta, dict[int, dict[int, int]]] | None = cache.get(key)
     if drawn is None:
@@ -256,7 +286,7 @@ def _history(fleet: Fleet) -> tuple[list[tuple[SourceView, Sparkline]], str]:
         cache.set(key, drawn, DRAWN_FOR_SECONDS)
     window, points = drawn
     rows = [(source, _sparkline(source, points)) for source in fleet.sources]
-    return rows, age_words(window)
+    return rows, window
 
 
 def _sparkline(source: SourceView, points: dict[int, dict[int, int]]) -> Sparkline:

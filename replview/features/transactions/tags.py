@@ -86,6 +86,18 @@ def _classes(line: TransactionLine) -> str:
     return f' class="{names.strip()}"' if names else ""
 
 
+@register.simple_tag
+def transaction_link(line: TransactionLine) -> SafeString:
+    """Render the transaction's time as the link to its page."""
+    return mark_safe(_when(line))
+
+
+@register.simple_tag
+def transaction_actor(line: TransactionLine) -> SafeString:
+    """Render who made the transaction, and how well that is known."""
+    return mark_safe(_who(line))
+
+
 def _when(line: TransactionLine) -> str:
     current = ' aria-current="true"' if line.chosen else ""
     return (

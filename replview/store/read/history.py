@@ -55,6 +55,20 @@ def committed_before(
     return transactions_where(session, placed, [incarnation_id, before, limit])
 
 
+def newest_placed(
+    session: ReadSession, incarnation_ids: Collection[int], limit: int
+) -> list[TransactionRow]:
+    """Return the last transactions of these incarnations together, newest first."""
+    last_of_each = """
+        unnest(%s::bigint[]) AS i (id) CROSS JOIN LATERAL (
+            SELECT * FROM transaction WHERE incarnation_id = i.id AND commit_seq IS NOT NULL
+            ORDER BY commit_seq DESC LIMIT %s) t
+    """
+    newest = "true ORDER BY coalesce(t.commit_time, t.stored_at) DESC, t.id DESC LIMIT %s"
+    parameters = [list(incarnation_ids), limit, limit]
+    return transactions_where(session, newest, parameters, last_of_each)
+
+
 def open_transactions(session: ReadSession, slot_id: int, limit: int = 100) -> list[TransactionRow]:
     """Return the open transactions of the slot's present incarnation, oldest first."""
     # The states are literals, so that the planner can use the partial index. A streamed transaction

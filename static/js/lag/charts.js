@@ -13,7 +13,11 @@ export class Charts {
     this.panels = [];
     this.pointed = null;
     this.keyed = false;
+    this.prefix = "chart-";
   }
+
+  // Charts below one another share the words of the last one's time axis.
+  isLabelled(panel) { return panel === this.timed.at(-1); }
 
   get timed() { return this.panels.filter((panel) => panel.chart.timed); }
 
@@ -62,7 +66,7 @@ export class Charts {
     const { answer, place } = this;
     const keys = answer.charts.map((chart) => chart.key).join();
     if (this.panels.map((panel) => panel.key).join() !== keys) {
-      this.panels = answer.charts.map((chart) => new Panel(chart.key));
+      this.panels = answer.charts.map((chart) => new Panel(chart.key, this.prefix));
       for (const panel of this.panels) panel.page = this;
       place.replaceChildren(...this.panels.map((panel) => panel.element));
     }
@@ -70,8 +74,7 @@ export class Charts {
     const width = this.panels[0]?.plot.clientWidth ?? 600;
     this.axis = new TimeAxis(answer.since, answer.until, width);
     this.panels.forEach((panel, number) => panel.show(answer.charts[number], this));
-    const last = this.timed.at(-1);
-    await Promise.all(this.panels.map((panel) => panel.draw(this, panel === last)));
+    await Promise.all(this.panels.map((panel) => panel.draw(this, this.isLabelled(panel))));
   }
 
   // The window moves on under a crosshair that was left at its beginning.

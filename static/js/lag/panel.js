@@ -12,13 +12,14 @@ const DASHES = { solid: "", dash: "5 3", dot: "1.5 2.5", dashdot: "5 2 1.5 2" };
 const SVG = "http://www.w3.org/2000/svg";
 
 export class Panel {
-  constructor(key) {
+  // `prefix` keeps the ids of several charts of one kind apart.
+  constructor(key, prefix = "chart-") {
     this.key = key;
     this.element = el("section", "lag-chart");
-    this.element.id = `chart-${key}`;
+    this.element.id = `${prefix}${key}`;
     const head = el("div", "lag-chart-head");
     this.title = el("h2");
-    this.title.id = `chart-${key}-title`;
+    this.title.id = `${this.element.id}-title`;
     this.element.setAttribute("aria-labelledby", this.title.id);
     this.legend = el("ul", "lag-legend");
     this.at = el("p", "lag-at");

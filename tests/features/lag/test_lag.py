@@ -153,7 +153,7 @@ def test_the_page_is_rendered_and_asks_nothing_from_elsewhere(
     assert policy["style-src"] == policy["script-src"] == "'self'"
     assert policy["connect-src"] == "'self' ws://testserver"
     assert page.count("plotly.min.js") == 1
-    assert "plotly" not in signed_in.get("/").content.decode()
+    assert "plotly" not in signed_in.get("/slots/").content.decode()
 
 
 def test_data_are_charts_with_their_values(signed_in: Client, scene: Scene) -> None:
