@@ -1,6 +1,7 @@
 """Functions that pages of exports and of history jobs share: addresses, ends, logs, lists."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlencode
@@ -19,6 +20,17 @@ _LONGEST = 4_000
 
 RecordedJob = Export | HistoryJob
 Row = TypeVar("Row", bound=Export | HistoryJob)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryPart:
+    """A part of the sentence above a job's button: the value of a field, and the words before it.
+
+    The words begin with the space or the comma after the part before.
+    """
+
+    words: str
+    value: str
 
 
 def words_of(given: QueryDict, lists: Sequence[str]) -> dict[str, str]:

@@ -104,14 +104,21 @@ def test_a_filter_becomes_files(record: Feeder, page: Page, server: Server, work
     expect(page.locator("#sentence h1")).to_contain_text("Ready: 4 rows")
 
     page.wait_for_load_state()  # its scripts run, too
-    # The sentence is edited, and the address follows.
+    # Fields are changed; the sentence above the button and the address follow.
+    summary = page.locator("#slice-summary")
+    expect(summary).to_contain_text("Export all changes of orders from shop/replview")
+    page.evaluate("document.body.dataset.loaded = 'once'")
     page.get_by_label("Operations", exact=True).select_option("I")
     expect(page.locator("#sentence h1")).to_contain_text("Ready: 3 rows")
-    page.wait_for_load_state()
-    page.get_by_label("Target:").fill("of-alice")
-    page.get_by_label("Target:").press("Enter")
+    expect(summary).to_contain_text("Export inserts of orders from shop/replview")
+    target = page.get_by_label("Target", exact=True)
+    target.fill("of-alice")
+    target.press("Enter")
     page.wait_for_url("**to=of-alice*")
     assert "ops=I" in page.url
+    expect(summary).to_contain_text("/of-alice.")
+    expect(target).to_be_focused()
+    assert page.evaluate("document.body.dataset.loaded") == "once", "the page was loaded anew"
     page.get_by_role("button", name="Test write").click()
     expect(page.get_by_text("test write passed")).to_be_visible()
     look(page, "exports")
@@ -145,3 +152,49 @@ def test_a_filter_becomes_files(record: Feeder, page: Page, server: Server, work
     page.wait_for_load_state()
     page.get_by_label("Job", exact=True).select_option("who-changed-what")
     expect(page.locator("#sentence h1")).to_contain_text("Ready to show changes by actor")
+    expect(page.locator("#slice-summary")).to_contain_text("Show changes by actor")
+    expect(page.get_by_label("Committed from", exact=True)).to_be_visible()
+    expect(page.get_by_label("Table", exact=True)).to_have_count(0)
+    page.get_by_text("all tables").first.click()
+    page.get_by_role("checkbox", name="public.orders").check()
+    expect(page.locator("#slice-summary")).to_contain_text(", of orders, in the history of")
+    expect(page.get_by_role("checkbox", name="public.orders")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#slice-summary")).to_contain_text(", of all tables, in the history of")
+
+
+def test_every_field_has_a_label_on_a_phone(record: Feeder, page: Page, server: Server) -> None:
+    page.set_viewport_size(NARROW)
+    page.goto(f"{server.url}/exports/?q=pending")
+    for name in ("Slot", "Operations", "Actor", "Committed from", "Committed to", "Target", "Name",
+                 "Rows before an update", "Digits of numeric without a precision"):  # fmt: skip
+        field = page.get_by_label(name, exact=True)
+        label = page.locator(f"label[for={field.get_attribute('id')}]")
+        expect(label).to_be_visible()
+        above, below = label.bounding_box(), field.bounding_box()
+        assert above is not None
+        assert below is not None
+        assert above["y"] + above["height"] <= below["y"] + 1
+    expect(page.get_by_role("list", name="Further conditions")).to_contain_text("pending")
+    button = page.get_by_role("button", name="Export")
+    summary = page.locator("#slice-summary").bounding_box()
+    end = button.bounding_box()
+    assert summary is not None
+    assert end is not None
+    assert summary["y"] < end["y"]
+    assert wide_enough(page)
+
+
+def test_what_the_fields_say_is_exported(record: Feeder, page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/exports/")
+    expect(page.locator("#sentence h1")).to_contain_text("Ready:")
+    # The page does not learn of these changes before the click.
+    page.evaluate("""() => {
+        document.getElementById("f-actor").value = "bob";
+        document.querySelector("[name=tables][value='public.orders']").checked = true;
+    }""")
+    page.get_by_role("button", name="Export").click()
+    page.wait_for_url("**/exports/*/")
+    row = Export.objects.get()
+    assert row.slice["actors"] == ["bob"]
+    assert row.slice["tables"] == ["public.orders"]

@@ -1,4 +1,4 @@
-"""The export page: a slice as a sentence, its estimate, and whether it can be written."""
+"""The export page: the fields of a slice, its estimate, and whether it can be written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from replview.features.exports.request import (
     over_a_gap,
     read_export_request,
 )
+from replview.features.exports.summary import BEFORE_CHOICES, summary_of
 from replview.parquet.slices import BEFORE, BeforeOrigin
 from replview.store.models import Export, Relation, Slot
 from replview.store.read.transactions.transaction_filter import (
@@ -26,10 +27,10 @@ from replview.store.read.transactions.transaction_filter import (
 from replview.targets.policy import Policy, Refused, default_target, read_policy, target_of
 from replview.text.formats import age_words, bytes_words, count_words, plural
 from replview.text.parsing import table_word, whole_number
-from replview.ui.job_pages import tables_words, url_of, words_of
+from replview.ui.job_pages import SummaryPart, tables_words, url_of, words_of
 from replview.ui.sentence import Sentence, refusal
 
-#: Parameters that cannot be edited in the sentence, only removed, with their labels.
+#: Parameters that have no field and can only be removed, with their labels.
 _REMOVABLE = {
     "from_lsn": "from LSN", "to_lsn": "to LSN", "transaction": "of transaction",
     "q": "with the text", "id": "of xid or gid", "states": "in the state", "origin": "of origin",
@@ -165,8 +166,25 @@ class ExportPage:
 
     @property
     def kept(self) -> list[tuple[str, str]]:
-        """Return the parameters that can only be removed, as hidden fields of the sentence."""
+        """Return the parameters that can only be removed, as hidden fields of the form."""
         return [(word, text) for word, text in self.hidden if word in _REMOVABLE]
+
+    @property
+    def before_choices(self) -> list[tuple[str, str]]:
+        """Return the choices of rows before an update: value and label."""
+        return [(name, label) for name, label, _ in BEFORE_CHOICES]
+
+    @property
+    def summary(self) -> list[SummaryPart]:
+        """Return the sentence that sums up the fields."""
+        chosen = "" if self.filter.ops == OPERATIONS else self.filter.ops
+        return summary_of(
+            self.words,
+            operations=dict(self.operations)[chosen],
+            tables=self.tables_words,
+            conditions=[(name, value) for name, value, _ in self.removable],
+            target=self.target or self.words.get("to", ""),
+        )
 
     @property
     def tables_words(self) -> str:
@@ -241,7 +259,7 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
         return Sentence(level="unknown", title="Unknown what it would take.")
     if outlook is not None and not outlook.estimate.transactions:
         cause = "no stored change passes."
-        return Sentence(level="idle", title="Empty slice:", cause=cause, next="edit the sentence.")
+        return Sentence(level="idle", title="Empty slice:", cause=cause, next="change the fields.")
     if page.target_trouble is not None:
         return refusal("look", "This target cannot be written to:", page.target_trouble)
     if tested is not None and not tested["ok"]:
@@ -252,7 +270,7 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
             level="look",
             title="Ready, rows unknown:",
             cause=f"{uncounted.cause if uncounted else ''}; it is counted while it runs.",
-            next="export, or narrow the sentence.",
+            next="export, or narrow the slice.",
             ready=True,
         )
     asked, number = page.export_request, outlook.estimate.rows
@@ -264,7 +282,7 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
         level="look" if left_out or gap else "ok",
         title=f"Ready: {rows}, about {size} and {time}.",
         cause=gap or _cause(left_out, page.schema),
-        next="export, or edit the sentence.",
+        next="export, or change the fields.",
         ready=True,
     )
 

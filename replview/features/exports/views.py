@@ -1,4 +1,4 @@
-"""Views of exports: the page with the slice as a sentence, one export, all exports, and actions."""
+"""Views of exports: the page with the fields of a slice, one export, all exports, and actions."""
 
 from dataclasses import dataclass
 from datetime import datetime

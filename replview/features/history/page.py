@@ -1,4 +1,4 @@
-"""The page of history jobs: a job as a sentence, over exported files, and whether it can run."""
+"""The page of history jobs: the fields of a job over exported files, and whether it can run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,14 @@ from replview.features.history.request import (
     read_history_request,
     root_of,
 )
+from replview.features.history.summary import summary_of
 from replview.parquet.writing.planning import spark_is_there
 from replview.spark.history.commands import JOBS, PERIODS
 from replview.spark.history.engines import most_for_duckdb
 from replview.spark.sessions import SparkProblem
 from replview.store.models import HistoryJob
 from replview.targets.policy import Policy, Refused, read_policy
-from replview.ui.job_pages import tables_words, url_of
+from replview.ui.job_pages import SummaryPart, tables_words, url_of
 from replview.ui.sentence import Sentence, refusal
 
 _EARLIER = 8
@@ -64,6 +65,11 @@ class HistoryPage:
     def chosen_tables(self) -> list[str]:
         """Return the chosen tables."""
         return list(filter(None, self.words.get("tables", "").split(",")))
+
+    @property
+    def summary(self) -> list[SummaryPart]:
+        """Return the sentence that sums up the fields."""
+        return summary_of(self.words, self.fields, does=self.does, tables=self.tables_words)
 
     @property
     def tables_words(self) -> str:
@@ -162,7 +168,7 @@ def _ready(page: HistoryPage) -> Sentence:
     causes = [f"DuckDB answers from up to {most:,} rows of Parquet."] if most else []
     if spark_is_there():
         causes.append("Spark answers from more." if most else "Spark answers.")
-        ready = "run it, or edit the sentence."
+        ready = "run it, or change the fields."
         return Sentence(level="ok", title=title, cause=" ".join(causes), next=ready, ready=True)
     more = "for more of them Spark" if most else "Spark"
     causes.append(f"But {more} or its Java is not installed where these pages run.")

@@ -1,4 +1,4 @@
-"""Views of history jobs: the page with the job as a sentence, one job, all jobs, and actions."""
+"""Views of history jobs: the page with the fields of a job, one job, all jobs, and actions."""
 
 from dataclasses import dataclass
 

@@ -16,8 +16,11 @@ from replview.store import instance_settings
 from replview.store.models import Export
 from replview.store.retention.tidy import make_partitions
 from tests.support.history_rows import History, insert
-from tests.support.page_elements import spaced
+from tests.support.page_elements import elements, spaced
 from tests.support.people import make_user
+
+#: Types of input whose label stands around them, or that have none.
+_UNLABELLED = ("hidden", "checkbox")
 
 
 @pytest.fixture
@@ -66,6 +69,14 @@ def test_the_page_renders(history: History, client: Client) -> None:
     assert (rows, files) == ("4", "1")
     assert "kB" in size
     assert 'value="alice"' in page
+    assert "Export <b>all changes</b> of <b>all tables</b>" in page
+    fields = elements(page)
+    labelled = {
+        label.attributes["for"] for label in fields.all("label") if "for" in label.attributes
+    }
+    for field in fields.one("form", id="slice").all():
+        if field.tag in ("input", "select") and field.attributes.get("type") not in _UNLABELLED:
+            assert field.attributes["id"] in labelled
     assert str(Path("exports") / "mine") in page
     # Carried on by the sentence's form, and taken off by its chip.
     assert '<input type="hidden" name="q" value="ALICE">' in page
@@ -108,6 +119,31 @@ def test_the_address_is_the_sentence(history: History) -> None:
     sentence = page_of(history, "states=open").sentence
     assert sentence.title == "This slice cannot be exported:"
     assert sentence.cause.startswith("no export is of transactions")
+
+
+def test_the_fields_are_summed_up_in_a_sentence(history: History, tmp_path: Path) -> None:
+    def summary(query: str) -> str:
+        return "".join(f"{part.words} {part.value}" for part in page_of(history, query).summary)
+
+    folder = tmp_path / "exports"
+    assert summary("to=mine") == (
+        "Export all changes of all tables from shop/replview, committed from the beginning to now,"
+        " by anyone, as typed Parquet with rows before an update as the server sent them,"
+        f" into {folder / 'mine'}"
+    )
+    query = (
+        "ops=UD&tables=public.orders&since=2h&until=1h&actor=alice&q=ALICE&before=full&to=mine"
+        "&numeric_scale=4&name=nightly&since_last=1"
+    )
+    assert summary(query) == (
+        "Export updates and deletes of orders from shop/replview, committed from 2h to 1h, by alice"
+        ", with the text ALICE, as typed Parquet with rows before an update whole, from the record"
+        " and numeric without a precision with 4 digits, named nightly, only what is new since the"
+        f" last of this name, into {folder / 'mine'}"
+    )
+    assert ", by nobody known, as" in summary("actor=?")
+    assert summary("ops=zz").startswith("Export all changes of")
+    assert summary("to=/etc").endswith(", into /etc")
 
 
 def test_a_target_outside_of_the_folder_is_an_admins_alone(

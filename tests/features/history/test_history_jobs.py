@@ -77,6 +77,7 @@ def test_the_page_renders(root: Path, client: Client) -> None:
     assert "<option selected>shop/replview-1</option>" in page
     assert str(root) in page
     assert "btn-primary" in page
+    assert ", of <b>orders</b>, in the history of <b>shop/replview-1</b>" in page
     assert "<option selected>public.orders</option>" in html_of(client, "/history/")
     page = html_of(client, '/history/?table="><i>x&root="><i>')
     assert "<b>This job cannot run:</b>" in page
@@ -107,6 +108,25 @@ def test_the_address_is_the_job(root: Path) -> None:
         sentence = page_of(wrong).sentence
         assert (sentence.title, sentence.ready) == ("This job cannot run:", False), wrong
         assert why in sentence.cause
+
+
+def test_the_fields_are_summed_up_in_a_sentence(root: Path) -> None:
+    def summary(query: str) -> str:
+        return "".join(f"{part.words} {part.value}" for part in page_of(query).summary)
+
+    assert summary("") == (
+        "Show a table as it was at a commit LSN or time, of public.orders"
+        f", in the history of shop/replview-1, at the end, from the files in {root}"
+    )
+    assert ", at commit LSN 0/10, from the files" in summary("lsn=0/10")
+    assert ", at 2026-11-20, from the files" in summary("time=2026-11-20")
+    assert summary("job=churn&since=2026-11-20&to_lsn=0/10").endswith(
+        ", committed from 2026-11-20 to the end, to LSN 0/10, by the minute"
+        f", from the files in {root}"
+    )
+    assert ", the first 20 rows, from" in summary("job=hot-rows")
+    assert ", of orders, in" in summary("job=who-changed-what&tables=public.orders")
+    assert summary("job=drop").startswith("Show ")
 
 
 def test_what_is_asked_for_is_recorded_and_cancelled(root: Path, client: Client) -> None:

@@ -1,0 +1,57 @@
+"""The sentence that sums up the fields of the export page above its button."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from replview.ui.job_pages import SummaryPart
+
+#: Choices of rows before an update, each with its label and its words in the sentence.
+BEFORE_CHOICES = (
+    ("", "as the server sent them", "as the server sent them"),
+    ("derived", "from the record, too (slower)", "from the record, too"),
+    ("full", "whole rows from the record (slower)", "whole, from the record"),
+)
+_BEFORE = {name: words for name, _, words in BEFORE_CHOICES}
+
+
+def summary_of(
+    words: Mapping[str, str],
+    *,
+    operations: str,
+    tables: str,
+    conditions: Iterable[tuple[str, str]],
+    target: str,
+) -> list[SummaryPart]:
+    """Return the sentence of an export.
+
+    ``words`` are the page's parameters; the others are in words already. ``conditions`` are those
+    of the filter that have no field, each a name and a value.
+    """
+    parts = [
+        SummaryPart("Export", operations),
+        SummaryPart(" of", tables),
+        SummaryPart(" from", words.get("slot", "")),
+        SummaryPart(", committed from", words.get("since", "") or "the beginning"),
+        SummaryPart(" to", words.get("until", "") or "now"),
+        SummaryPart(", by", _actor(words.get("actor", ""))),
+    ]
+    parts += [SummaryPart(f", {name}", value) for name, value in conditions]
+    parts += _format(words)
+    parts.append(SummaryPart(", into", target or "a target that is not known"))
+    return parts
+
+
+def _actor(actor: str) -> str:
+    return "nobody known" if actor == "?" else actor or "anyone"
+
+
+def _format(words: Mapping[str, str]) -> Iterator[SummaryPart]:
+    """Yield the parts about the files, and what the export continues."""
+    yield SummaryPart(", as", "typed Parquet")
+    before = words.get("before", "")
+    yield SummaryPart(" with rows before an update", _BEFORE.get(before, _BEFORE[""]))
+    if scale := words.get("numeric_scale", ""):
+        yield SummaryPart(" and numeric without a precision with", f"{scale} digits")
+    if name := words.get("name", ""):
+        yield SummaryPart(", named", name)
+        if words.get("since_last"):
+            yield SummaryPart(", only", "what is new since the last of this name")
