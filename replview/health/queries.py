@@ -64,14 +64,16 @@ class AlertCounts:
 #: The query that reads each slot: ``wal_status`` from the last sample; sizes from the last sample
 #: that has retained WAL (a lost slot retains none, so these samples may differ); a sample that is
 #: four seconds to a minute older, for the rate; and the delay of the last commits. Samples are
-#: five seconds apart, so the second one tells the rate. Every part has a constant bound, so that
-#: the planner excludes the partitions of other days at once, rather than plan ninety of them four
-#: times over on every page.
+#: five seconds apart, so the second one tells the rate; before that, the transactions of the last
+#: five seconds tell it, where there are any. Every part has a constant bound, so that the planner
+#: excludes the partitions of other days at once, rather than plan ninety of them four times over
+#: on every page.
 READINGS = """
 SELECT s.id,
        latest.sampled_at, latest.retained_wal_bytes, latest.safe_wal_bytes, present.wal_status,
-       (latest.transactions_stored - before.transactions_stored)
-           / extract(epoch FROM latest.sampled_at - before.sampled_at)::float8,
+       coalesce((latest.transactions_stored - before.transactions_stored)
+                    / extract(epoch FROM latest.sampled_at - before.sampled_at)::float8,
+                delay.rate),
        delay.p50, delay.p99, NULL::float8, NULL::float8
   FROM slot s
   LEFT JOIN LATERAL (
@@ -92,8 +94,13 @@ SELECT s.id,
         ORDER BY sampled_at DESC LIMIT 1) before ON true
   LEFT JOIN LATERAL (
        SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY took) AS p50,
-              percentile_cont(0.99) WITHIN GROUP (ORDER BY took) AS p99
-         FROM (SELECT greatest(extract(epoch FROM stored_at - commit_time), 0)::float8 * 1e6 AS took
+              percentile_cont(0.99) WITHIN GROUP (ORDER BY took) AS p99,
+              nullif(count(*) FILTER (WHERE ago < 5), 0)
+                  / CASE WHEN count(*) FILTER (WHERE ago < 5) = 100 THEN greatest(max(ago), 0.1)
+                         ELSE 5 END AS rate
+         FROM (SELECT greatest(extract(epoch FROM stored_at - commit_time), 0)::float8 * 1e6
+                          AS took,
+                      extract(epoch FROM %(now)s - stored_at)::float8 AS ago
                  FROM transaction
                 WHERE incarnation_id = s.incarnation_id AND commit_seq IS NOT NULL
                 ORDER BY commit_seq DESC LIMIT 100) recent) delay ON true
