@@ -20,10 +20,17 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     _let_data_option_choose_the_instance(sys.argv)
 
+    import django
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
     try:
+        if sys.argv[1:] in ([], ["-h"], ["--help"], ["help"]):
+            from replview.management.plain_help import index
+
+            django.setup()
+            print(index())
+            return
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
         sys.exit(f"replview: {error}")

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from replview.management.plain_help import example_lines, first_sentence
+
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _ACTIONS_TITLE = "| option | meaning |\n|---|---|"
 
@@ -78,7 +80,7 @@ def commands_page() -> str:
     """Every command: what it does, its sub-commands and its options."""
     parsers = dict(_parsers())
     index = [
-        f"| [`{name}`](#{name}) | {_cell(_first_sentence(parser.description or ''))} |"
+        f"| [`{name}`](#{name}) | {_cell(first_sentence(parser.description or ''))}. |"
         for name, parser in parsers.items()
     ]
     sections = [
@@ -102,7 +104,7 @@ def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
         if name == "spark":
             # It hands its words on to this one.
             jobs = spark_parser("replview spark")
-            jobs.description = parser.description
+            jobs.description, jobs.epilog = parser.description, parser.epilog
             parser = jobs
         foreign = next(base for base in type(command).__mro__ if _is_django(base))
         common = {action.dest for action in foreign().create_parser("replview", name)._actions}
@@ -130,14 +132,14 @@ def _section(parser: argparse.ArgumentParser, words: str, *, depth: int) -> Iter
         usage = " ".join([words, *positional, "[OPTIONS]"] if len(own) > len(positional)
                          else [words, *positional])  # fmt: skip
         yield f"```\n{usage}\n```\n"
+    if depth == 2 and parser.epilog:
+        yield "\n".join(["```sh", *example_lines(parser.epilog), "```", ""])
     if listed := [action for action in own if action.option_strings or action.help]:
         yield _ACTIONS_TITLE
         yield from (_row(action) for action in listed)
         yield ""
     for action in nested:
-        helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
         for name, child in action.choices.items():
-            child.description = child.description or _sentence(helps.get(name, ""))
             yield from _section(child, f"{words} {name}", depth=depth + 1)
 
 
@@ -177,15 +179,6 @@ def _plain(text: str) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def _sentence(text: str) -> str:
-    """A sub-command's help as a sentence of its own."""
-    return text[:1].upper() + text[1:] + ("." if text and text[-1] not in ".?!" else "")
-
-
-def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=[.:])\s", _plain(text), maxsplit=1)[0].rstrip(":")
 
 
 def pages() -> dict[Path, str]:

@@ -24,13 +24,25 @@ def add_filters(parser: ArgumentParser, *, of_rows: bool = True) -> None:
     ``of_rows`` also adds the filters that need single rows: ``--where`` and ``--row``.
     """
     option = parser.add_argument
-    option("--table", "--relation", action="append", metavar="SCHEMA.TABLE", dest="tables",
-           help="only changes of this table, also under names it had; may be repeated")  # fmt: skip
+    option(
+        "--table",
+        "--relation",
+        action="append",
+        metavar="SCHEMA.TABLE",
+        dest="tables",
+        help="only changes of this table, also under its former names; may be repeated",
+    )
     option("--op", action="append", metavar="OP", type=_operation,
            help="insert, update, delete, truncate, message or snapshot; may be "
            "repeated")  # fmt: skip
-    option("--actor", metavar="NAME", help="whose transactions; '?': where nobody was named")
-    option("--origin", metavar="NAME", help="of this replication origin; '-': of none")
+    option(
+        "--actor", metavar="NAME", help="only transactions of this actor; '?': of no known actor"
+    )
+    option(
+        "--origin",
+        metavar="NAME",
+        help="only transactions of this replication origin; '-': of none",
+    )
     states = ["committed", "message", "snapshot"]
     option("--state", action="append", metavar="STATE", choices=states,
            help="committed, message or snapshot (a baseline's rows)")  # fmt: skip
@@ -42,27 +54,43 @@ def add_filters(parser: ArgumentParser, *, of_rows: bool = True) -> None:
 
 def _add_transaction_filters(parser: ArgumentParser) -> None:
     option = parser.add_argument
-    option("--xid", type=int, metavar="XID", help="of this transaction")
-    option("--gid", metavar="GID", help="of this two-phase transaction")
-    option("--transaction", type=number, metavar="ID", help="of this one, as its page's address")
+    option("--xid", type=int, metavar="XID", help="only the transaction with this xid")
+    option("--gid", metavar="GID", help="only the two-phase transaction with this gid")
+    option(
+        "--transaction",
+        type=number,
+        metavar="ID",
+        help="only the transaction with this number, as in its page's URL",
+    )
     option(
         "--text",
         metavar="TEXT",
-        help="in gid, xid, actor, origin, LSN, table names, or the values of a transaction's "
-        "first 200 changes",
+        help="search gid, xid, actor, origin, LSN, table names, and the values of a "
+        "transaction's first 200 changes",
     )
-    option("--min-changes", type=number, metavar="N", help="of transactions with so many or more")
-    option("--min-bytes", type=number, metavar="N", help="of transactions so large or larger")
-    option("--prepared-min", type=number, metavar="SECONDS",
-           help="of two-phase transactions that were prepared for so long or longer")  # fmt: skip
+    option(
+        "--min-changes", type=number, metavar="N", help="only transactions with at least N changes"
+    )
+    option("--min-bytes", type=number, metavar="N", help="only transactions of at least N bytes")
+    option(
+        "--prepared-min",
+        type=number,
+        metavar="SECONDS",
+        help="only two-phase transactions that were prepared for at least this long",
+    )
 
 
 def _add_place_filters(parser: ArgumentParser) -> None:
     option = parser.add_argument
-    option("--since", metavar="TIME", help="an ISO time (else UTC), or an age like 2h, 7d")
-    option("--until", metavar="TIME", help="the same, excluded")
-    option("--from-lsn", type=_lsn, metavar="LSN", help="commits at or after it")
-    option("--to-lsn", type=_lsn, metavar="LSN", help="commits at or before it")
+    option(
+        "--since",
+        metavar="TIME",
+        help="committed at or after this ISO time (UTC if it has no zone), or an age such as "
+        "2h or 7d",
+    )
+    option("--until", metavar="TIME", help="committed before this time")
+    option("--from-lsn", type=_lsn, metavar="LSN", help="commit LSN at or after this one")
+    option("--to-lsn", type=_lsn, metavar="LSN", help="commit LSN at or before this one")
 
 
 def _add_row_filters(parser: ArgumentParser) -> None:
@@ -70,10 +98,14 @@ def _add_row_filters(parser: ArgumentParser) -> None:
     option(
         "--where",
         metavar="CONDITION",
-        help="on values: 'status = paid and amount > 100', "
+        help="condition on values: 'status = paid and amount > 100', "
         "'status changed', 'status: pending -> paid', 'note ~ urgent', 'note is null'",
     )
-    option("--row", metavar="KEY", help="one row's history: 42 or \"a=1, b='x, y'\"; needs --table")
+    option(
+        "--row",
+        metavar="KEY",
+        help="only changes of this row: 42 or \"a=1, b='x, y'\"; needs --table",
+    )
 
 
 def selection_of(slot: Slot, options: dict[str, Any]) -> Selection:
@@ -87,7 +119,7 @@ def selection_of(slot: Slot, options: dict[str, Any]) -> Selection:
 def words_of(options: dict[str, Any]) -> dict[str, str]:
     """Return the options as filter parameters, by name. Raises ``CommandError``."""
     if options["xid"] is not None and options["gid"]:
-        raise CommandError("a transaction has one number: give --xid or --gid")
+        raise CommandError("give either --xid or --gid")
     words = {
         "tables": ",".join(_table(text) for text in options["tables"] or ()),
         "ops": "".join(options["op"] or ()),

@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.conf import settings
-from django.core.management.base import (
-    BaseCommand,
-    CommandError,
-    OutputWrapper,
-    handle_default_options,
-)
+from django.core.management.base import CommandError, OutputWrapper, handle_default_options
 from django.db import OperationalError, ProgrammingError, connection, connections
 
 from replview.catalog.plan.plan import Plan, Statement
+from replview.management.plain_help import PlainHelp
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.identity import store_system_identifier
 from replview.store.models import Slot, Source
@@ -77,7 +73,7 @@ class _Terminal(OutputWrapper):
         super().write(printable(msg, "\n\t") if self.isatty() else msg, style_func, ending)
 
 
-class PlainCommand(BaseCommand):
+class PlainCommand(PlainHelp):
     """A command whose expected errors are one line with a remedy: no traceback, no class name."""
 
     requires_system_checks: list[str] = []
@@ -121,16 +117,18 @@ class PlainCommand(BaseCommand):
             if not isinstance(error.__cause__, psycopg.errors.UndefinedTable):
                 raise
             raise CommandError(
-                "the store has no tables of this version yet: 'replview up' makes them, or "
-                "'replview migrate'"
+                "the store has no tables of this version yet: run 'replview migrate', or start "
+                "'replview up'"
             ) from None
         except OperationalError:
-            raise CommandError("the store does not answer any more; try again") from None
+            raise CommandError("the store stopped answering; try again") from None
 
     def add_data(self, parser: ArgumentParser) -> None:
         """Add ``--data``, which ``replview.cli`` has read before Django's settings were loaded."""
         parser.add_argument(
-            "--data", metavar="FOLDER", help="of the running instance (default: .replview)"
+            "--data",
+            metavar="FOLDER",
+            help="data folder of the running instance (default: .replview)",
         )
 
     def say(self, *lines: str) -> None:
@@ -167,7 +165,7 @@ class PlainCommand(BaseCommand):
         if yes:
             return True
         if not sys.stdin.isatty():
-            raise CommandError(f"{question} Answer with --yes: there is no terminal to ask at")
+            raise CommandError(f"{question} Give --yes: there is no terminal to ask at")
         self.stdout.write(f"{question} [y/N] ", ending="")
         self.stdout.flush()
         return input().strip().lower() in ("y", "yes")
@@ -175,7 +173,7 @@ class PlainCommand(BaseCommand):
     def agree(self, question: str, yes: bool) -> None:
         """Ask like ``confirm``; raise ``CommandError`` if the answer is no."""
         if not self.confirm(question, yes):
-            raise CommandError("nothing was done")
+            raise CommandError("nothing was changed")
 
 
 class InstanceCommand(PlainCommand):
@@ -268,7 +266,7 @@ def find_slot(text: str) -> Slot:
     if len(slots) == 1:
         return slots[0]
     if slots:
-        raise CommandError(f"several sources have a slot {name}: say SOURCE/{name}")
+        raise CommandError(f"several sources have a slot {name}: write SOURCE/{name}")
     known = ", ".join(str(slot) for slot in Slot.objects.select_related("source")) or "none yet"
     raise CommandError(f"there is no slot {text}; known: {known}. See 'replview slot list'")
 

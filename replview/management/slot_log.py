@@ -18,14 +18,20 @@ _LINES = 50
 
 def add_log(actions: Any) -> None:
     """Add the parser of ``slot log``."""
-    parser = instance.add_slot_action(actions, "log", "what happened to the slot, newest last")
+    parser = instance.add_slot_action(actions, "log", "show the slot's events, newest last")
     parser.add_argument("--lines", type=int, default=_LINES, metavar="N",
-                        help=f"how many to begin with (default: {_LINES})")  # fmt: skip
-    parser.add_argument("--kind", nargs="+", action="extend", default=[], metavar="KIND",
-                        help="only these: connected, disconnected, gap, problem, …")  # fmt: skip
-    parser.add_argument("--follow", action="store_true", help="go on with what happens later")
+                        help=f"number of past events (default: {_LINES})")  # fmt: skip
+    parser.add_argument(
+        "--kind",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KIND",
+        help="only these kinds: connected, disconnected, gap, problem, …",
+    )
+    parser.add_argument("--follow", action="store_true", help="keep running, and print new events")
     parser.add_argument("--format", choices=["text", "json"], default="text",
-                        help="json: an object a line")  # fmt: skip
+                        help="json: one object per line")  # fmt: skip
 
 
 def log(command: instance.PlainCommand, options: dict[str, Any]) -> None:
@@ -42,8 +48,8 @@ def log(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     if reader is not None:
         _follow(command, slot, reader, form)
     elif not page.lines and options["format"] == "text":
-        command.say("nothing of this kind has happened" if kinds else "nothing has happened yet: "
-                    "the log begins when a receiver takes the slot")  # fmt: skip
+        command.say("no event of this kind" if kinds else "no events yet: the log begins when a "
+                    "receiver starts to read the slot")  # fmt: skip
 
 
 def _follow(command: instance.PlainCommand, slot: Slot, reader: LogReader, form: Any) -> None:

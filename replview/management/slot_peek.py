@@ -22,15 +22,17 @@ _CATALOG_SECONDS = 10.0
 
 def add_peek(actions: Any) -> None:
     """Add the parser of ``slot peek``."""
-    about = "what waits in an idle slot of the source, ours or not; it is not moved"
+    about = "show what waits in any idle slot of the source, without advancing it"
     parser = instance.add_slot_action(actions, "peek", about)
-    parser.add_argument("--changes", type=int, default=1000, metavar="N", help="at most so many")
-    parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="at most so many")
+    parser.add_argument("--changes", type=int, default=1000, metavar="N",
+                        help="read at most N changes (default: 1000)")  # fmt: skip
+    parser.add_argument("--seconds", type=float, default=15.0, metavar="S",
+                        help="read for at most S seconds (default: 15)")  # fmt: skip
     parser.add_argument("--publication", nargs="+", action="extend", default=[], metavar="P",
-                        help="for pgoutput (default: those its reader is known to use, else "
+                        help="for pgoutput (default: those its consumer is known to use, else "
                         "all)")  # fmt: skip
     parser.add_argument("--format", choices=["text", "json"], default="text")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
@@ -47,7 +49,7 @@ def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     if options["format"] == "text":
         command.say(cost)
     elif not options["yes"]:
-        raise CommandError(f"{cost} Answer with --yes: JSON leaves no place for a question")
+        raise CommandError(f"{cost} Give --yes: with --format json nothing is asked")
     command.agree("Look into it?", options["yes"])
     note(Action.VIEWED_ROWS, subject=f"what waits in {slot.slot_name}", source_id=source.pk)
     result = peek(conninfo, slot.slot_name, plugin=slot.plugin or "", options=asked,

@@ -14,13 +14,13 @@ from replview.text.formats import bytes_words
 
 def add_quarantine(actions: Any) -> None:
     """Add the parser of ``slot quarantine``."""
-    about = "what could not be stored: show it, try again, or skip it"
+    about = "show the message that could not be stored, and retry or skip it"
     parser = instance.add_slot_action(actions, "quarantine", about)
     decision = parser.add_mutually_exclusive_group()
-    decision.add_argument("--retry", action="store_true", help="the cause was mended: receive it "
-                          "once more")  # fmt: skip
-    decision.add_argument("--skip", metavar="XID", help="leave this transaction out of the record, "
-                          "for good, under your name")  # fmt: skip
+    decision.add_argument("--retry", action="store_true", help="receive the message again, after "
+                          "its cause was fixed")  # fmt: skip
+    decision.add_argument("--skip", metavar="XID", help="never store this transaction; the gap "
+                          "is recorded with your name")  # fmt: skip
 
 
 def quarantine(command: instance.PlainCommand, options: dict[str, Any]) -> None:
@@ -29,11 +29,13 @@ def quarantine(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     row = open_quarantine(slot)
     if options["retry"] or options["skip"] is not None:
         if row is None:
-            raise CommandError(f"nothing stops slot {slot}: there is nothing to decide")
+            raise CommandError(
+                f"slot {slot} has no message in quarantine: there is nothing to decide"
+            )
         command.say(_decide(row, options["skip"]))
         return
     if row is None:
-        command.say(f"nothing stops slot {slot}")
+        command.say(f"slot {slot} has no message in quarantine")
     else:
         command.say(*_lines_of(row))
     for old in settled_quarantines(slot):
@@ -44,7 +46,7 @@ def _decide(row: Quarantine, typed: str | None) -> str:
     who = f"command line ({command_user()})"
     word = skip_word(row)
     if typed is not None and not word:
-        raise CommandError("the message belongs to no transaction that could be skipped: mend the "
+        raise CommandError("the message belongs to no transaction that could be skipped: fix the "
                            "cause and use --retry")  # fmt: skip
     if typed is not None and typed != word:
         raise CommandError(f"it is {thing(row)} that stops the slot, not {typed}: nothing was "

@@ -25,12 +25,12 @@ _TABLES_SHOWN = 10
 
 def add_budget_options(parser: ArgumentParser) -> None:
     """Add the options of WAL budget and heartbeat, for ``slot add`` and ``slot set``."""
-    parser.add_argument("--wal-budget", metavar="SIZE", help="WAL the slot may retain on its "
+    parser.add_argument("--wal-budget", metavar="SIZE", help="WAL that the slot may retain on its "
                         "source (default: half of max_slot_wal_keep_size, else 10GB)")  # fmt: skip
-    parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: drop our "
-                        "slot and have a gap (database), or warn only (record)")  # fmt: skip
+    parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: drop the "
+                        "slot and accept a gap (database), or only warn (record)")  # fmt: skip
     parser.add_argument("--heartbeat", metavar="SECONDS", help="write a message to the source "
-                        "when nothing was committed for so long")  # fmt: skip
+                        "when nothing was committed for this long")  # fmt: skip
 
 
 def budget_request(options: dict[str, Any]) -> dict[str, object]:
@@ -44,7 +44,9 @@ def budget_request(options: dict[str, Any]) -> dict[str, object]:
         asked["wal_budget_bytes"] = read_budget(options["wal_budget"])
         if asked["wal_budget_bytes"] is None:
             raise CommandError(
-                "a slot that replview creates has a WAL budget; to be warned only: --protect record"
+                "a slot that replview creates needs a WAL budget; to be warned only, give "
+                "--protect "
+                "record"
             )
     if options["heartbeat"] is not None:
         asked["heartbeat_seconds"] = _seconds(options["heartbeat"])
@@ -53,7 +55,7 @@ def budget_request(options: dict[str, Any]) -> dict[str, object]:
 
 def add_set(actions: Any) -> None:
     """Add the parser of ``slot set``."""
-    about = "change its WAL budget, what comes first there, its heartbeat, what it keeps"
+    about = "change a slot's WAL budget, heartbeat and retention"
     parser = add_slot_action(actions, "set", about)
     add_budget_options(parser)
     _add_retention_options(parser)
@@ -88,7 +90,7 @@ def _changes_of(slot: Slot, options: dict[str, Any]) -> dict[str, object]:
     if options["heartbeat"] is not None:
         changed["heartbeat_seconds"] = _seconds(options["heartbeat"])
     if slot.temporary and changed:
-        raise CommandError(f"slot {slot} is a temporary one: it goes with its connection")
+        raise CommandError(f"slot {slot} is temporary: it ends with its connection")
     if changed.get("heartbeat_seconds") and slot.source.in_recovery:
         raise CommandError(f"{slot.source} is a standby: no heartbeat can be written there")
     return changed
@@ -105,17 +107,17 @@ def _seconds(text: str) -> int | None:
 
 
 def _add_retention_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--keep-for", metavar="TIME", help="delete days of its record that are "
+    parser.add_argument("--keep-for", metavar="TIME", help="delete days of its history that are "
                         "older: 30d, 12w, or none")  # fmt: skip
-    parser.add_argument("--keep-at-most", metavar="SIZE", help="delete its oldest days where its "
-                        "record takes more of the store: 50GB, or none")  # fmt: skip
-    parser.add_argument("--yes", action="store_true", help="delete what would be lost without "
+    parser.add_argument("--keep-at-most", metavar="SIZE", help="delete its oldest days when its "
+                        "history takes more of the store: 50GB, or none")  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="delete older history without "
                         "asking")  # fmt: skip
 
 
 def _run_retention(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
     if slot.temporary:
-        raise CommandError(f"slot {slot} is a temporary one: it goes with its connection")
+        raise CommandError(f"slot {slot} is temporary: it ends with its connection")
     asked = _asked(slot, options)
     loss = loss_of(slot, asked)
     if asked != Keeping.of(slot):
@@ -155,7 +157,7 @@ def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
 
 def add_interface(actions: Any) -> None:
     """Add the parser of ``slot interface``."""
-    about = "read it through a replication connection, or through SQL functions"
+    about = "choose how to read the slot: replication connection or SQL functions"
     parser = add_slot_action(actions, "interface", about)
     parser.add_argument("interface", choices=Slot.Interface.values)
 
@@ -164,9 +166,7 @@ def change_interface(command: PlainCommand, options: dict[str, Any]) -> None:
     """Change how the slot is read; a running receiver is replaced."""
     slot = slot_of(options)
     if slot.temporary:
-        raise CommandError(
-            f"slot {slot} is a temporary one: it lives as long as its replication connection"
-        )
+        raise CommandError(f"slot {slot} is temporary: it ends with its replication connection")
     # A higher epoch ends the running receiver; the next one starts at once.
     changed = Slot.objects.filter(pk=slot.pk).exclude(interface=options["interface"])
     if changed.update(

@@ -276,7 +276,7 @@ def test_whether_a_plugin_is_refused_is_unknown_to_a_role_that_may_not_read_the_
             findings = examine(dsn)
             assert "plugins_unknown" not in by_code(findings)
             assert by_code(findings)["plugin_refused"].grade is Grade.PROBLEM
-            assert "to mend before this source can be replicated" in lines_of(findings)[-1]
+            assert "to fix before this source can be replicated" in lines_of(findings)[-1]
         finally:
             connection.execute("ALTER SYSTEM RESET output_plugin_libraries")
             connection.execute("SELECT pg_reload_conf()")

@@ -145,7 +145,7 @@ def test_the_plan_shows_every_statement_with_rights_and_locks(any_shop, run) -> 
     )
     assert "SHARE ROW EXCLUSIVE" in shown
     assert "needs: TRIGGER on the table" in shown
-    assert "nothing was done" in shown
+    assert "nothing was changed" in shown
     with any_shop.connect() as session:
         assert session.execute(LEFT).fetchone() == (0,)
 
@@ -158,7 +158,7 @@ def test_removing_leaves_nothing(any_shop: SourceDatabase, run) -> None:
     said = run("actor", "remove", any_shop.dsn, "--yes")
 
     assert "ACCESS EXCLUSIVE" in said
-    assert "nothing of the stamp is left" in said
+    assert "the trigger and its function are dropped" in said
     with any_shop.connect() as session:
         assert session.execute(LEFT).fetchone() == (0,)
         may = "SELECT bool_and(has_function_privilege('public', oid, 'EXECUTE')) FROM pg_proc"
@@ -275,10 +275,10 @@ def test_a_sources_name_will_do(registered, run) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "say which tables"),
+        ((), "name the tables"),
         (("--table", "nothing"), "there is no permanent table nothing"),
-        (("--table", "orders", "--all-tables"), "say which tables"),
-        (("--table", "orders"), "Answer with --yes"),
+        (("--table", "orders", "--all-tables"), "name the tables"),
+        (("--table", "orders"), "Give --yes"),
     ],
 )
 def test_a_wrong_wish_is_one_sentence(shop, run, words, why) -> None:

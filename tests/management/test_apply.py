@@ -484,7 +484,7 @@ def test_a_password_is_in_no_output_and_not_in_the_store(shop, apply, source_pas
 
 
 def test_a_file_with_faults_does_nothing(shop, apply) -> None:
-    with pytest.raises(CommandError, match="nothing was done"):
+    with pytest.raises(CommandError, match="nothing was changed"):
         apply(of_shop(shop, "unknown = 1"), "--yes")
     assert Source.objects.count() == 0
 

@@ -63,21 +63,21 @@ def test_waiting_tells_what_became_of_it(run, mine: Slot, monkeypatch) -> None:
     from replview.management.commands import baseline as command
 
     monkeypatch.setattr(command.time, "sleep", fail)
-    with pytest.raises(CommandError, match="1 of 1 did not come about"):
+    with pytest.raises(CommandError, match="1 of 1 baseline failed"):
         run("baseline", "shop/mine", "orders", "--yes", "--wait")
 
 
 def test_cancelling(run, mine: Slot) -> None:
     run("baseline", "shop/mine", "--all", "--yes")
-    assert "1 given up" in run("baseline", "shop/mine", "public.orders", "--cancel")
-    assert "1 given up" in run("baseline", "shop/mine", "--cancel")
+    assert "1 baseline cancelled" in run("baseline", "shop/mine", "public.orders", "--cancel")
+    assert "1 baseline cancelled" in run("baseline", "shop/mine", "--cancel")
 
 
 def test_a_new_slot_is_looked_at_and_offered_a_baseline(run, registered) -> None:
     text = run("slot", "add", "shop", "mine", "--yes", "--stopped", "--baseline")
 
     assert PublicationLook.objects.count() == 1
-    assert "2 baselines asked for" in text
+    assert "2 baselines requested" in text
     assert Baseline.objects.filter(state="requested").count() == 2
 
 

@@ -61,7 +61,7 @@ def test_a_name_that_two_sources_have_must_be_qualified(run, history) -> None:
     from replview.store.models import Slot, Source
 
     Slot.objects.create(source=Source.objects.create(name="other", conninfo=""), name="replview")
-    with pytest.raises(CommandError, match="say SOURCE/replview"):
+    with pytest.raises(CommandError, match="write SOURCE/replview"):
         run("changes", "--slot", "replview")
 
 
@@ -172,10 +172,13 @@ def test_csv_and_parquet_go_where_they_are_told(run, several, tmp_path) -> None:
         (["--row", "42"], "name one table"),
         (["--table", "orders", "--row", "id=1, b=2"], "b is not part of the key"),
         (["--since", "some day"], "not understood: since"),
-        (["--format", "parquet"], "say where with --output"),
+        (["--format", "parquet"], "give --output"),
         (["--xid", "1", "--gid", "x"], "--xid or --gid"),
-        (["--table", "orders", "--row", "1", "--min-bytes", "7"], "--min-bytes does not go with"),
-        (["--newest", "1", "--format", "parquet", "--output", "x"], "does not go with"),
+        (
+            ["--table", "orders", "--row", "1", "--min-bytes", "7"],
+            "--min-bytes cannot be combined with",
+        ),
+        (["--newest", "1", "--format", "parquet", "--output", "x"], "cannot be combined with"),
         (["--output", "/nowhere/at/all"], "cannot be written"),
     ],
 )

@@ -69,13 +69,16 @@ def test_what_it_refuses(history: History, run) -> None:
     with pytest.raises(CommandError, match="switched off"):
         run("export", slot=SLOT, to="x")
     assert "exports are allowed" in run("export", allow=True, schemes="S3,gs")
+    assert "admins and commands: none" in run("export", schemes="")
+    assert "admins and commands: s3, gs" in run("export", schemes="s3,gs")
     for words, why in (
         ({"to": "gopher://host/x"}, "gopher:// is not allowed"),
         ({"to": "../x"}, "has .. in it"),
         ({"to": "x", "tables": ["public.nothing"]}, "no change of a table public.nothing"),
         ({"to": "x", "since_last": True}, "give --name"),
-        ({"since": "2h", "until": "1h"}, "say where to"),
+        ({"since": "2h", "until": "1h"}, "name the target"),
         ({"cancel": 7}, "no export 7"),
+        ({"root": ""}, "--root must name a folder"),
     ):
         with pytest.raises(CommandError, match=why):
             run("export", slot=SLOT, **words)

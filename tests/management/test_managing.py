@@ -97,7 +97,7 @@ def test_a_failing_statement_changes_nothing(run, registered, shop, monkeypatch)
 def test_a_dropped_slot_keeps_its_record_and_comes_back(run, registered, shop) -> None:
     run("slot", "add", "shop", "mine", "--yes")
 
-    assert "its record is kept" in run("slot", "remove", "shop", "mine", "--keep-record", "--yes")
+    assert "its history is kept" in run("slot", "remove", "shop", "mine", "--keep-record", "--yes")
     assert left_on(shop) == (set(), set())
     text = run("slot", "start", "shop", "mine", "--yes")
 
@@ -124,7 +124,7 @@ def test_a_password_in_a_file_takes_its_place(run, registered, shop, tmp_path) -
 
     text = run("source", "credentials", "shop", "--password-ref", f"file:{file}")
 
-    assert "taken into use" in text
+    assert "; stored" in text
     registered.refresh_from_db()
     assert (registered.sealed_password, registered.password_ref) == ("", f"file:{file}")
     assert shop.server.password in full_conninfo(registered)
@@ -133,7 +133,7 @@ def test_a_password_in_a_file_takes_its_place(run, registered, shop, tmp_path) -
 
 def test_rename_move_and_remove(run, registered, shop) -> None:
     run("slot", "add", "shop", "mine", "--yes")
-    assert "is called store now" in run("source", "rename", "shop", "store", "--yes")
+    assert "is now named store" in run("source", "rename", "shop", "store", "--yes")
     elsewhere = shop.dsn.replace("127.0.0.1", "localhost")
 
     moved = run("source", "move", "store", elsewhere, "--yes")
@@ -157,12 +157,12 @@ def test_secrets_are_sealed_anew_with_a_new_key(run, registered, settings) -> No
     settings.SECRET_KEY_FALLBACKS = [former]
     assert full_conninfo(registered) == conninfo, "nothing stops working in between"
 
-    assert "2 secrets sealed" in run("secrets", "rotate")
+    assert "2 secrets encrypted" in run("secrets", "rotate")
 
     settings.SECRET_KEY_FALLBACKS = []
     registered.refresh_from_db()
     assert full_conninfo(registered) == conninfo
     assert unseal(Webhook.objects.get().sealed_url) == "https://example.org/hook"
     settings.SECRET_KEY = "a third"
-    with pytest.raises(CommandError, match=r"no key opens .*source\.sealed_password"):
+    with pytest.raises(CommandError, match=r"no key decrypts .*source\.sealed_password"):
         run("secrets", "rotate")

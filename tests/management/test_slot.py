@@ -80,7 +80,7 @@ def test_options_of_pgoutput_are_checked(run, registered, option) -> None:
 
 
 def test_publication_and_tables_exclude_each_other(run, registered) -> None:
-    with pytest.raises(CommandError, match="does not go with"):
+    with pytest.raises(CommandError, match="cannot be combined with"):
         run("slot", "add", "shop", "x", "--publication", "p", "--tables", "orders")
 
 

@@ -38,7 +38,7 @@ def test_a_budget_choice_heartbeat_and_failover_are_asked_for(run, registered, s
     [
         (["--wal-budget", "much"], "is no size"),
         (["--wal-budget", "1MB"], "at least 64 MB"),
-        (["--wal-budget", "none"], "has a WAL budget"),
+        (["--wal-budget", "none"], "needs a WAL budget"),
         (["--heartbeat", "1"], "seconds from 5"),
     ],
 )

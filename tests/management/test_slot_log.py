@@ -54,13 +54,13 @@ def test_it_is_narrowed_and_bounded(run, slot: Slot) -> None:
 
     assert "Line 4." in run("slot", "log", "shop", "mine", "--lines", "1")
     assert len(run("slot", "log", "shop", "mine", "--kind", "gap").splitlines()) == 2
-    assert "nothing of this kind" in run("slot", "log", "shop", "mine", "--kind", "failover")
+    assert "no event of this kind" in run("slot", "log", "shop", "mine", "--kind", "failover")
     with pytest.raises(CommandError, match="0 or more"):
         run("slot", "log", "shop", "mine", "--lines", "-1")
 
 
 def test_an_empty_log_says_so(run, slot: Slot) -> None:
-    assert "nothing has happened yet" in run("slot", "log", "shop", "mine")
+    assert "no events yet" in run("slot", "log", "shop", "mine")
     with pytest.raises(CommandError, match="there is no slot"):
         run("slot", "log", "shop", "nobody")
 

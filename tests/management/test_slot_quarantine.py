@@ -31,7 +31,9 @@ def make(slot: Slot, **values) -> Quarantine:
 
 
 def test_nothing_stops_the_slot(run, slot: Slot) -> None:
-    assert "nothing stops slot shop/mine" in run("slot", "quarantine", "shop", "mine")
+    assert "slot shop/mine has no message in quarantine" in run(
+        "slot", "quarantine", "shop", "mine"
+    )
     with pytest.raises(CommandError, match="nothing to decide"):
         run("slot", "quarantine", "shop", "mine", "--retry")
 

@@ -166,7 +166,9 @@ def test_nothing_of_a_person_is_left_and_history_stays(clinic, exported, tmp_pat
     keys.write_text("# of one person\npublic.patient PLANTED@new\npublic.visit 7\n")
     stamps = {path: path.stat().st_mtime_ns for path in export_folder.rglob("*")}
     call_command("erase", str(clinic.slot), key_file=str(keys), dry_run=True)
-    assert "public.patient: 5 changes" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "public.patient: 5 changes" in shown
+    assert "Dry run: 8 changes of 2 rows would be erased." in shown
     assert clinic.recorded() == before
     assert {path: path.stat().st_mtime_ns for path in export_folder.rglob("*")} == stamps
     assert Erasure.objects.get().sealed_plan == ""
@@ -538,7 +540,7 @@ def test_a_key_that_is_masked_on_display_is_found_in_exports_and_confirms_no_gue
         call_command("erase", str(clinic.slot), "patient", guess, dry_run=True)
         said.append(capsys.readouterr().out)
     assert said[0] == said[1]
-    assert "a key is masked" in said[0]
+    assert "a key column is masked" in said[0]
     assert [row.found for row in Erasure.objects.all()] == [{"withheld": True}] * 2
 
     act = clinic.erase(*PERSON)
@@ -581,7 +583,7 @@ def test_a_key_that_was_masked_at_ingest_is_said_not_to_be_found(clinic, capsys)
     call_command("erase", go_on=unfinished.pk, leave_out="the record")
     unfinished.refresh_from_db()
     assert unfinished.state == Erasure.State.DONE
-    assert "no change of these rows was found" in capsys.readouterr().out
+    assert "these rows have no recorded change" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_a_pooler_that_shares_sessions_is_refused_at_the_start(
 ) -> None:
     with (
         pooler(store, mode=mode) as dsn,
-        pytest.raises(StackProblem, match="a pooler before the store") as raised,
+        pytest.raises(StackProblem, match="a pooler in front of the store") as raised,
     ):
         check_store(dsn)
     assert "pool_mode = session" in raised.value.remedy
@@ -80,7 +80,7 @@ def test_the_doctor_tells_of_it_too(
             call_command("doctor", source.dsn)
         connections.close_all()
     out = capsys.readouterr().out
-    assert out.count("problem  a pooler before the store") == told
+    assert out.count("problem  a pooler in front of the store") == told
     assert out.count("pool_mode = session") == told
 
 

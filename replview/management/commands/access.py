@@ -22,28 +22,34 @@ class Command(Actions, InstanceCommand):
     """The command that shows the access record and deletes old months of it."""
 
     help = (
-        "The access record, of who looked at rows, exported some or changed something. Show it, or "
-        "delete whole months of it."
+        "Show the access record, or delete its oldest months. It tells who viewed rows, exported "
+        "them or changed a setting."
+    )
+    examples = (
+        "replview access list --user alice --since 7d",
+        "replview access forget --before 2026-01-01",
     )
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of ``list`` and ``forget``."""
-        listing = actions.add_parser("list", help="the record, the newest first")
-        listing.add_argument("--what", choices=Action.values, help="only this")
-        listing.add_argument("--user", default="", help="only of this account")
-        listing.add_argument("--source", default="", help="only of this source")
-        listing.add_argument("--table", default="", metavar="SCHEMA.TABLE")
-        listing.add_argument("--via", choices=Via.values, default="")
-        listing.add_argument("--since", default="", metavar="TIME", help="an ISO time, or an age: "
-                             "2h, 7d")  # fmt: skip
-        listing.add_argument("--until", default="", metavar="TIME")
-        listing.add_argument("--limit", type=int, metavar="N", help="at most so many (text: 50, "
-                             "else all)")  # fmt: skip
+        listing = actions.add_parser("list", help="list the access record, newest first")
+        listing.add_argument("--what", choices=Action.values, help="only this kind of act")
+        listing.add_argument("--user", default="", help="only acts of this account")
+        listing.add_argument("--source", default="", help="only acts on this source")
+        listing.add_argument("--table", default="", metavar="SCHEMA.TABLE",
+                             help="only acts on this table")  # fmt: skip
+        listing.add_argument("--via", choices=Via.values, default="",
+                             help="only acts through a page, the API, …")  # fmt: skip
+        listing.add_argument("--since", default="", metavar="TIME", help="an ISO time, or an age "
+                             "such as 2h or 7d")  # fmt: skip
+        listing.add_argument("--until", default="", metavar="TIME", help="the same")
+        listing.add_argument("--limit", type=int, metavar="N", help="at most this many (default: "
+                             "50 as text, else all)")  # fmt: skip
         listing.add_argument("--format", choices=["text", "jsonl", "csv"], default="text")
-        shorten = actions.add_parser("forget", help="drop the whole months before a date; that "
-                                     "is recorded")  # fmt: skip
-        shorten.add_argument("--before", required=True, metavar="DATE", help="2026-11-01")
-        shorten.add_argument("--yes", action="store_true", help="do not ask")
+        shorten = actions.add_parser("forget", help="delete the whole months before a date; "
+                                     "the deletion is recorded")  # fmt: skip
+        shorten.add_argument("--before", required=True, metavar="DATE", help="such as 2026-11-01")
+        shorten.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def _list(self, options: dict[str, Any]) -> None:
         times = TransactionFilter.from_words(
@@ -62,7 +68,7 @@ class Command(Actions, InstanceCommand):
         if form == "text":
             heading = ["WHEN", "WHO", "DID", "TO WHAT", "FROM"]
             rows = [_row(RecordLine(record)) for record in records]
-            self.say(table_of([heading, *rows]) if rows else "nothing of that is recorded")
+            self.say(table_of([heading, *rows]) if rows else "no record matches these filters")
             return
         for piece in (json_pieces if form == "jsonl" else csv_lines)(records):
             self.stdout.write(piece.decode(), ending="")
@@ -74,13 +80,13 @@ class Command(Actions, InstanceCommand):
             raise CommandError("--before is a date: 2026-11-01") from None
         gone = forgettable(min(before, dt.datetime.now(dt.UTC).date()))
         if not gone.months:
-            self.say("nothing is forgotten: no whole month lies before that date")
+            self.say("nothing was deleted: no whole month ends before that date")
             return
         months = ", ".join(f"{month:%Y-%m}" for month in gone.months)
-        question = f"Forget {plural(gone.records, 'record')} of {months} for ever?"
+        question = f"Delete {plural(gone.records, 'record')} of {months} for good?"
         self.agree(question, options["yes"])
         forget(before)
-        self.say(f"forgotten: {months}, {plural(gone.records, 'record')}; this is recorded")
+        self.say(f"deleted {plural(gone.records, 'record')} of {months}; the deletion is recorded")
 
 
 def _row(line: RecordLine) -> list[str]:

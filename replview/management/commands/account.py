@@ -24,39 +24,56 @@ _ROLES = [role.word for role in Role]
 class Command(Actions, InstanceCommand):
     """The command that manages accounts, roles and grants."""
 
-    help = "Add, list and close accounts; give and take roles and grants."
+    help = "Add, list and close accounts, and change their roles and grants."
+    examples = (
+        "replview account add alice --role viewer",
+        "replview account grant alice --source shop --tables 'public.*'",
+    )
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of the actions on accounts."""
-        add = actions.add_parser("add", help="make an account")
+        add = actions.add_parser("add", help="add an account")
         add.add_argument("name", metavar="NAME")
         add.add_argument("--role", choices=_ROLES, required=True)
         how = add.add_mutually_exclusive_group()
-        how.add_argument("--password-stdin", action="store_true", help="read it from stdin")
-        how.add_argument("--no-password", action="store_true", help="single sign-on alone")
-        listing = actions.add_parser("list", help="all accounts, roles and grants")
+        how.add_argument(
+            "--password-stdin", action="store_true", help="read it from standard input"
+        )
+        how.add_argument("--no-password", action="store_true", help="allow single sign-on only")
+        listing = actions.add_parser("list", help="list all accounts, roles and grants")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        role = actions.add_parser("role", help="give another role")
+        role = actions.add_parser("role", help="change an account's role")
         role.add_argument("name", metavar="NAME")
         role.add_argument("role", choices=[*_ROLES, "none"])
-        for word, text in (("grant", "let see a source, or tables of it"),
-                           ("revoke", "take that away")):  # fmt: skip
+        for word, text in (("grant", "let an account or group see a source, or tables of it"),
+                           ("revoke", "take a grant away")):  # fmt: skip
             action = actions.add_parser(word, help=text)
             whose = action.add_mutually_exclusive_group(required=True)
             whose.add_argument("name", metavar="NAME", nargs="?")
-            whose.add_argument("--group", metavar="GROUP", help="viewer, operator, or one more")
+            whose.add_argument(
+                "--group", metavar="GROUP", help="viewer, operator, or a group of your own"
+            )
             which = action.add_mutually_exclusive_group(required=True)
             which.add_argument("--source", metavar="SOURCE")
             which.add_argument("--every-source", action="store_true")
             if word == "grant":
-                action.add_argument("--tables", metavar="PATTERNS", default="",
-                                    help="schema.table with *, several with commas")  # fmt: skip
-        for word, text in (("disable", "close the account"), ("enable", "open it again"),
-                           ("unlock", "forget its failed logins")):  # fmt: skip
+                action.add_argument(
+                    "--tables",
+                    metavar="PATTERNS",
+                    default="",
+                    help="such as 'public.*'; separate several with commas (default: all)",
+                )
+        for word, text in (
+            ("disable", "close an account"),
+            ("enable", "open a closed account"),
+            ("unlock", "let an account sign in again that failed too often"),
+        ):
             actions.add_parser(word, help=text).add_argument("name", metavar="NAME")
-        password = actions.add_parser("password", help="set a password")
+        password = actions.add_parser("password", help="set an account's password")
         password.add_argument("name", metavar="NAME")
-        password.add_argument("--password-stdin", action="store_true", help="read it from stdin")
+        password.add_argument(
+            "--password-stdin", action="store_true", help="read it from standard input"
+        )
 
     def _add(self, options: dict[str, Any]) -> None:
         password = None if options["no_password"] else _read_password(options)
@@ -107,7 +124,7 @@ class Command(Actions, InstanceCommand):
 
     def _unlock(self, options: dict[str, Any]) -> None:
         accounts.unlock(_find(options["name"]))
-        self.say(f"failed logins of {options['name']} are forgotten")
+        self.say(f"account {options['name']} is unlocked: its failed logins are deleted")
 
     def _password(self, options: dict[str, Any]) -> None:
         user = _find(options["name"])
@@ -128,8 +145,8 @@ def _read_password(options: dict[str, Any]) -> str:
     if not sys.stdin.isatty():
         raise CommandError("no terminal to ask for a password: use --password-stdin")
     password = getpass.getpass("Password: ")
-    if password != getpass.getpass("And again: "):
-        raise CommandError("the two are not the same")
+    if password != getpass.getpass("Password (again): "):
+        raise CommandError("the two passwords differ")
     return password
 
 

@@ -29,28 +29,41 @@ class Command(Actions):
     """The command that installs, removes and inspects the stamping trigger."""
 
     help = (
-        "A trigger that stamps each writing transaction with its session user, application name "
-        "and client address, for applications that cannot say who acts. Shows every statement, "
-        "with the rights it needs and the locks it takes, before anything is run."
+        "Install a trigger that records who made each change. It is for applications that cannot "
+        "name their user: it stamps each writing transaction with the session user, application "
+        "name and client address. Every statement is shown first, with the rights it needs and "
+        "the locks it takes."
+    )
+    examples = (
+        "replview actor install shop --table public.orders --dry-run",
+        "replview actor status shop",
     )
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of ``install``, ``remove`` and ``status``."""
-        install = actions.add_parser("install", help="put the trigger on tables")
+        install = actions.add_parser("install", help="create the trigger on tables")
         install.add_argument("dsn", metavar="DSN", help=_DSN)
-        install.add_argument("--table", nargs="+", action="extend", default=[],
-                             metavar="TABLE", help="these, and their partitions")  # fmt: skip
-        install.add_argument("--all-tables", action="store_true", help="on every table there is")
-        install.add_argument("--revoke-emit", action="store_true", help="let no role but the "
-                             "trigger's write messages, unless it is granted: REVOKE EXECUTE ON "
+        install.add_argument(
+            "--table",
+            nargs="+",
+            action="extend",
+            default=[],
+            metavar="TABLE",
+            help="on these tables and their partitions",
+        )
+        install.add_argument("--all-tables", action="store_true", help="on every table")
+        install.add_argument("--revoke-emit", action="store_true", help="let only the trigger's "
+                             "role and roles with a grant write messages: REVOKE EXECUTE ON "
                              "pg_logical_emit_message FROM PUBLIC")  # fmt: skip
-        remove = actions.add_parser("remove", help="drop all that install made")
+        remove = actions.add_parser("remove", help="drop everything that install created")
         remove.add_argument("dsn", metavar="DSN", help=_DSN)
         for action in (install, remove):
-            action.add_argument("--dry-run", action="store_true", help="show, and do nothing")
-            action.add_argument("--yes", action="store_true", help="do not ask")
-        status = actions.add_parser("status", help="which tables are stamped, and what a stamp "
-                                    "is worth here")  # fmt: skip
+            action.add_argument(
+                "--dry-run", action="store_true", help="show the statements, and run none"
+            )
+            action.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+        status = actions.add_parser("status", help="show which tables are stamped, and "
+                                    "whether roles can forge stamps")  # fmt: skip
         status.add_argument("dsn", metavar="DSN", help=_DSN)
         status.add_argument("--format", choices=["text", "json"], default="text")
 
@@ -60,16 +73,18 @@ class Command(Actions):
 
     def _install(self, options: dict[str, Any]) -> None:
         if bool(options["table"]) == options["all_tables"]:
-            raise CommandError("say which tables: --table SCHEMA.TABLE …, or --all-tables")
+            raise CommandError("name the tables: --table SCHEMA.TABLE …, or --all-tables")
         with _reading(options) as connection:
             plan = plan_install(connection, options["table"], all_tables=options["all_tables"],
                                 revoke=options["revoke_emit"])  # fmt: skip
         if not plan.statements:
-            self.say("nothing to do: these tables are stamped")
+            self.say("nothing to do: these tables are stamped already")
         elif self._agreed(plan, options):
             if left := self._carry_out(plan, options):
-                self.say(f"in use, and not stamped: {left}. Run later: replview actor install "
-                         f"{_shown(options['dsn'])} --table {left}")  # fmt: skip
+                self.say(
+                    f"not stamped, because they are locked: {left}. Run later: replview actor "
+                    f"install {_shown(options['dsn'])} --table {left}"
+                )
                 sys.exit(1)
             self.say(
                 "installed: each transaction that writes to these tables is stamped from now on"
@@ -79,14 +94,14 @@ class Command(Actions):
         with _reading(options) as connection:
             plan = plan_remove(connection)
         if not plan.statements:
-            self.say("nothing to do: nothing of the stamp is there")
+            self.say("nothing to do: the trigger is not installed")
         elif self._agreed(plan, options):
             if left := self._carry_out(plan, options):
-                self.say(f"in use, and still stamped: {left}. The function stays for them. Run "
-                         "later again: replview actor remove "
+                self.say(f"still stamped, because they are locked: {left}. The function stays for "
+                         "them. Run later: replview actor remove "
                          f"{_shown(options['dsn'])}")  # fmt: skip
                 sys.exit(1)
-            self.say("removed: nothing of the stamp is left on this database")
+            self.say("removed: the trigger and its function are dropped")
 
     def _carry_out(self, plan: StampPlan, options: dict[str, Any]) -> str:
         """Run the plan and return the tables that it could not change.
@@ -122,7 +137,7 @@ class Command(Actions):
         self.say("this will run:")
         self.say(*lines_of(plan))
         if options["dry_run"]:
-            self.say("nothing was done (--dry-run)")
+            self.say("Dry run: nothing was changed.")
             return False
         self.agree("Run this?", options["yes"])
         return True

@@ -21,21 +21,36 @@ _MOST = 1000
 class Command(Actions, InstanceCommand):
     """The command that lists alerts and rules, and tries a rule."""
 
-    help = "Alerts that fire and have fired, the rules, and a rule tried against the past hour."
+    help = "List alerts and rules, or try a rule on the past hour."
+    examples = ("replview alert list --all", "replview alert try lag --threshold 5min")
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of ``list``, ``rules`` and ``try``."""
-        listing = actions.add_parser("list", help="what fires, worst first")
-        listing.add_argument("--all", action="store_true", help="and what is over, newest first")
-        listing.add_argument("--limit", type=int, default=50, metavar="N", help="of what is over")
-        listing.add_argument("--exit-code", action="store_true", help="1 where anything fires")
-        rules = actions.add_parser("rules", help="all rules, with their numbers")
-        attempt = actions.add_parser("try", help="try a rule against the past hour")
-        attempt.add_argument("rule", metavar="RULE", help="its number, or a kind such as lag")
+        listing = actions.add_parser("list", help="list firing alerts, most severe first")
+        listing.add_argument("--all", action="store_true", help="also cleared alerts, newest first")
+        listing.add_argument(
+            "--limit",
+            type=int,
+            default=50,
+            metavar="N",
+            help="at most this many cleared alerts (default: 50)",
+        )
+        listing.add_argument(
+            "--exit-code", action="store_true", help="exit with 1 if an alert fires"
+        )
+        rules = actions.add_parser("rules", help="list all rules with their numbers")
+        attempt = actions.add_parser(
+            "try", help="show when a rule would have fired in the past hour"
+        )
+        attempt.add_argument("rule", metavar="RULE", help="a rule's number, or a kind such as lag")
         attempt.add_argument("--threshold", metavar="AMOUNT", help="such as 10GB, 90%%, 5min")
-        attempt.add_argument("--hold", metavar="TIME", help="it must hold for so long")
-        attempt.add_argument("--clear", metavar="TIME", help="and be over for so long")
-        attempt.add_argument("--slot", metavar="SOURCE/NAME", help="on this slot alone")
+        attempt.add_argument(
+            "--hold", metavar="TIME", help="time it must be exceeded before it fires"
+        )
+        attempt.add_argument(
+            "--clear", metavar="TIME", help="time it must be back before it clears"
+        )
+        attempt.add_argument("--slot", metavar="SOURCE/NAME", help="only on this slot")
         for action in (listing, rules, attempt):
             action.add_argument("--format", choices=["text", "json"], default="text")
 
@@ -52,7 +67,7 @@ class Command(Actions, InstanceCommand):
         self.say_facts(
             [_facts(alert) for alert in found],
             options["format"],
-            "nothing is firing",
+            "no alert is firing",
             row=lambda fact: {key: fact[key] for key in fact if key != "rule"},
         )
         if options["exit_code"] and firing:
@@ -78,8 +93,8 @@ class Command(Actions, InstanceCommand):
             raise CommandError(trial.refusal)
         count = len(trial.episodes)
         self.say(f"{rule.name}, {condition_words(rule).replace(NO_BREAK, ' ')}")
-        self.say(f"in the past hour it would have fired {count} time{'' if count == 1 else 's'}, "
-                 f"with {trial.subjects} looked at")  # fmt: skip
+        self.say(f"in the past hour it would have fired {count} time{'' if count == 1 else 's'} "
+                 f"(checked: {trial.subjects})")  # fmt: skip
         for episode in trial.episodes:
             ended = episode.cleared_at
             lasted = "still firing" if ended is None else "for " + amount_words(

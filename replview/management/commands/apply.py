@@ -43,20 +43,25 @@ class Command(InstanceCommand):
     """The command that plans and applies a fleet file."""
 
     help = (
-        "Make sources, slots and mask rules what a fleet file declares. The plan is shown first, "
-        "with every statement that would run on each source. Applied again, nothing changes."
+        "Make sources, slots and mask rules match a fleet file. The plan is shown first, with "
+        "every statement that would run on each source. Applying the same file again changes "
+        "nothing."
     )
+    examples = ("replview apply fleet.toml --check", "replview apply fleet.toml --yes")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the file and the options of ``apply``."""
-        parser.add_argument("file", metavar="FLEET.TOML", type=Path, help="- reads standard input")
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument(
+            "file", metavar="FLEET.TOML", type=Path, help="the fleet file; '-' reads standard input"
+        )
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         parser.add_argument("--check", "--dry-run", action="store_true", dest="check",
-                            help="only show the plan; exit status 3 where something would change, "
-                            "1 where something cannot be done")  # fmt: skip
+                            help="only show the plan; exit with 3 if something would change, with "
+                            "1 "
+                            "if something cannot be done")  # fmt: skip
         parser.add_argument("--prune", action="store_true", help="remove sources, slots and mask "
                             "rules that the file does not name, with their records")  # fmt: skip
-        parser.add_argument("--json", action="store_true", help="the plan, and what became of it, "
+        parser.add_argument("--json", action="store_true", help="print the plan and its result "
                             "as JSON")  # fmt: skip
         self.add_data(parser)
 
@@ -67,7 +72,7 @@ class Command(InstanceCommand):
         except FleetFaults as error:
             faults = "\n  ".join(map(str, error.faults))
             raise CommandError(
-                f"{options['file']} cannot be applied; nothing was done:\n  {faults}"
+                f"{options['file']} cannot be applied; nothing was changed:\n  {faults}"
             ) from None
         path = Path("stdin") if str(options["file"]) == "-" else options["file"]
         stop = threading.Event()
@@ -91,7 +96,7 @@ class Command(InstanceCommand):
     def _carry_out(
         self, plan: FleetPlan, path: Path, options: dict[str, Any], stop: threading.Event
     ) -> None:
-        self.agree("Carry this out?", options["yes"])
+        self.agree("Apply this plan?", options["yes"])
         saying = threading.Lock()
 
         def tell(name: str, line: str) -> None:

@@ -12,6 +12,7 @@ from replview.jobs import baselines
 from replview.management.instance import BY, InstanceCommand, find_slot, table_of
 from replview.store.models import Baseline, Slot
 from replview.store.read.mask_rules import table_readings
+from replview.text.formats import plural
 from replview.text.parsing import is_chosen, plain_name, read_table_word
 from replview.ui.sentence import BASELINE_COST
 
@@ -22,22 +23,26 @@ class Command(InstanceCommand):
     """The command that takes, lists and cancels baselines."""
 
     help = (
-        "Store the rows that tables have now, so that the first recorded change of each has its "
-        "before image. Without a table: the baselines of the slot."
+        "Store the present rows of tables. The first recorded change of each row then shows its "
+        "values before the change. Without a table, the command lists the slot's baselines."
+    )
+    examples = (
+        "replview baseline shop/replview public.orders --wait",
+        "replview baseline shop/replview",
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the slot, the tables and the options of ``baseline``."""
         parser.add_argument("slot", metavar="SOURCE/SLOT")
         parser.add_argument("tables", nargs="*", metavar="SCHEMA.TABLE")
-        parser.add_argument("--all", action="store_true", help="every table the slot publishes")
-        parser.add_argument("--rate", type=int, metavar="ROWS_PER_SECOND", help="no faster than "
-                            "this (default: as fast as it goes)")  # fmt: skip
-        parser.add_argument("--wait", "--follow", action="store_true", help="stay until they are "
-                            "done, saying how far they are")  # fmt: skip
-        parser.add_argument("--cancel", action="store_true", help="give up those that wait or "
-                            "are being read (of these tables, or all)")  # fmt: skip
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--all", action="store_true", help="every published table of the slot")
+        parser.add_argument("--rate", type=int, metavar="ROWS_PER_SECOND", help="read at most "
+                            "this fast (default: unlimited)")  # fmt: skip
+        parser.add_argument("--wait", "--follow", action="store_true", help="show progress until "
+                            "they are done")  # fmt: skip
+        parser.add_argument("--cancel", action="store_true", help="cancel baselines that wait or "
+                            "run (of these tables, or all)")  # fmt: skip
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
@@ -53,7 +58,7 @@ class Command(InstanceCommand):
             return
         tables = tables_for(slot, options["tables"], everything=options["all"])
         self.say(*cost_lines(tables))
-        self.agree("Take them?", options["yes"])
+        self.agree(f"Take {plural(len(tables), 'baseline')}?", options["yes"])
         asked = [
             baselines.request(slot, schema, table, by=BY, rows_per_second=options["rate"]).pk
             for schema, table in tables
@@ -84,7 +89,7 @@ class Command(InstanceCommand):
             if meant and found.cancel(row.pk):
                 baselines.note_act(row, "cancelled")
                 gone += 1
-        self.say(f"{gone} given up; nothing of them is kept")
+        self.say(f"{plural(gone, 'baseline')} cancelled; rows read so far are deleted")
 
     def _wait(self, asked: list[int]) -> None:
         """Wait until all requested baselines have ended, and print their progress and results."""
@@ -104,7 +109,7 @@ class Command(InstanceCommand):
             if left:
                 time.sleep(_TURN_SECONDS)
         if failed:
-            raise CommandError(f"{failed} of {len(asked)} did not come about")
+            raise CommandError(f"{failed} of {plural(len(asked), 'baseline')} failed")
 
 
 def tables_for(slot: Slot, names: list[str], *, everything: bool) -> list[tuple[str, str]]:
@@ -114,8 +119,8 @@ def tables_for(slot: Slot, names: list[str], *, everything: bool) -> list[tuple[
     if everything:
         if not known:
             raise CommandError(
-                f"what {slot} publishes is not known, or it publishes nothing: see that the source "
-                "can be reached (replview source list)"
+                f"no published table of {slot} is known: check that its source can be reached "
+                "(replview source list) and that its publications have tables"
             )
         return [(table["schema"], table["table"]) for table in known]
     found: list[tuple[str, str]] = []
@@ -123,7 +128,7 @@ def tables_for(slot: Slot, names: list[str], *, everything: bool) -> list[tuple[
         readings = table_readings(name) or [("public", plain_name(name))]
         meant = next(filter(None, (baselines.tables_named(slot, *each) for each in readings)), [])
         if not meant:
-            near = ", ".join(f"{t['schema']}.{t['table']}" for t in known[:8]) or "none is known"
+            near = ", ".join(f"{t['schema']}.{t['table']}" for t in known[:8]) or "unknown"
             raise CommandError(f"{name} is not published to {slot}; published: {near}")
         found += [one for one in meant if one not in found]
     return found
@@ -141,6 +146,6 @@ def _ended(row: BaselineRow) -> str:
     if row.baseline.state == Baseline.State.DONE:
         took = f" in {row.took}" if row.took else ""
         return f"{row.name}: {row.rows} rows as of {row.baseline.lsn}{took}"
-    cause = row.baseline.problem_cause or "given up"
+    cause = row.baseline.problem_cause or "cancelled"
     remedy = f". {row.baseline.problem_remedy}" if row.baseline.problem_remedy else ""
     return f"{row.name}: {row.baseline.state}: {cause}{remedy}"

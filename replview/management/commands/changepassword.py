@@ -4,13 +4,15 @@ from typing import Any
 
 from django.contrib.auth.management.commands.changepassword import Command as DjangoCommand
 
+from replview.management.plain_help import PlainHelp
 from replview.store.write.access_record import command_user, note
 
 
-class Command(DjangoCommand):
+class Command(PlainHelp, DjangoCommand):
     """Django's command, which also notes the change in the access record."""
 
     help = "Set an account's password, at a terminal."
+    examples = ("replview changepassword alice",)
 
     def handle(self, *args: Any, **options: Any) -> str | None:
         """Change the password and note it.

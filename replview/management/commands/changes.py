@@ -47,23 +47,34 @@ class Command(InstanceCommand):
     """The command that writes stored changes to standard output or files."""
 
     help = (
-        "Write stored changes in the order of their commits, as JSON lines, CSV or Parquet; the "
-        "reader may close the pipe at any time."
+        "Write stored changes in commit order, as JSON lines, CSV or Parquet. The reader may "
+        "close the pipe at any time."
+    )
+    examples = (
+        "replview changes --slot shop/replview --table public.orders --since 2h",
+        "replview changes --slot shop/replview --where 'status changed' --format csv "
+        "--output changes.csv",
+        "replview changes --slot shop/replview --follow | jq .new",
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the slot, the filters and the options of ``changes``."""
         option = parser.add_argument
-        option("--slot", required=True, metavar="[SOURCE/]NAME")
+        option("--slot", required=True, metavar="[SOURCE/]NAME", help="the slot that received them")
         add_filters(parser)
-        option("--newest", type=number, metavar="N", help="only the last N of them")
+        option("--newest", type=number, metavar="N", help="only the last N changes")
         option("--limit", type=number, metavar="N", help="stop after N changes")
-        option("--hide-unchanged", action="store_true", help="leave out updates that are known to "
-               "have left every value as it was")  # fmt: skip
-        option("--follow", action="store_true", help="go on with what is committed later")
-        option("--format", choices=["jsonl", "csv", "parquet"], default="jsonl")
-        option("--output", metavar="PATH", help="a file instead of standard output; for Parquet a "
-               "folder, or FILE.parquet where there is but one table")  # fmt: skip
+        option("--hide-unchanged", action="store_true", help="leave out updates that changed no "
+               "value")  # fmt: skip
+        option(
+            "--follow",
+            action="store_true",
+            help="keep running, and write new changes as they are stored",
+        )
+        option("--format", choices=["jsonl", "csv", "parquet"], default="jsonl",
+               help="(default: jsonl)")  # fmt: skip
+        option("--output", metavar="PATH", help="write to this file; for Parquet a folder, or "
+               "FILE.parquet for a single table")  # fmt: skip
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
@@ -114,7 +125,7 @@ class Command(InstanceCommand):
         if undecided:
             self.stderr.write(undecided_words(undecided))
         if hidden:
-            self.stderr.write(f"{plural(hidden, 'update')} left out that changed nothing")
+            self.stderr.write(f"left out {plural(hidden, 'update')} that changed no value")
 
     def _parquet(self, selection: Selection, options: dict[str, Any]) -> None:
         # Imported late: pyarrow is slow to load, and writing lines does not need it.
@@ -155,15 +166,15 @@ def _check(selection: Selection, options: dict[str, Any]) -> None:
     check_where(reading_session(), wanted)
     parquet = options["format"] == "parquet"
     if parquet and not options["output"]:
-        raise CommandError("a Parquet file cannot be streamed: say where with --output")
+        raise CommandError("Parquet cannot be written to standard output: give --output")
     for name, other in (
         ("follow", parquet or options["row"]), ("newest", parquet), ("hide_unchanged", parquet)
     ):  # fmt: skip
         if options[name] and other:
             beside = "--format parquet" if parquet else "--row"
-            raise CommandError(f"--{name.replace('_', '-')} does not go with {beside}")
+            raise CommandError(f"--{name.replace('_', '-')} cannot be combined with {beside}")
     if ignored := next((name for name in _NOT_OF_A_ROW if options["row"] and options[name]), ""):
-        raise CommandError(f"--{ignored.replace('_', '-')} does not go with --row")
+        raise CommandError(f"--{ignored.replace('_', '-')} cannot be combined with --row")
 
 
 def _opened(path: str) -> BinaryIO:

@@ -5,13 +5,15 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.contrib.auth.management.commands.createsuperuser import Command as DjangoCommand
 
+from replview.management.plain_help import PlainHelp
 from replview.store.write.access_record import note
 
 
-class Command(DjangoCommand):
+class Command(PlainHelp, DjangoCommand):
     """Django's command, which also notes the new admin in the access record."""
 
-    help = "Make an admin's account, at a terminal."
+    help = "Create an admin account, at a terminal."
+    examples = ("replview createsuperuser --username alice",)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Create the account, and note every account that has become an admin meanwhile."""

@@ -17,17 +17,23 @@ class Command(PlainCommand):
     """The command that runs the demo in the foreground."""
 
     help = (
-        "Start two embedded PostgreSQL servers (a shop and the store), Redis, replview itself and "
-        "a workload that keeps the shop busy. Ctrl-C stops everything; the next start goes on with "
-        "the same data."
+        "Start a demo with a sample shop database. It starts two embedded PostgreSQL servers (the "
+        "shop and the store), Redis, replview and a workload on the shop. Ctrl-C stops "
+        "everything; the next start continues with the same data."
     )
+    examples = ("replview demo", "replview demo --port 9000 --rate 200")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the options of ``demo``."""
         option = parser.add_argument
-        option("--port", type=int, default=8642, help="of the pages (default: 8642)")
-        option("--rate", type=float, default=20, help="transactions a second (default: 20)")
-        option("--no-workload", action="store_true", help="leave the shop in peace")
+        option("--port", type=int, default=8642, help="port of the web pages (default: 8642)")
+        option(
+            "--rate",
+            type=float,
+            default=20,
+            help="transactions per second on the shop (default: 20)",
+        )
+        option("--no-workload", action="store_true", help="run no workload on the shop")
         option("--data", default=settings.DATA_DIR, help="data folder (default: .replview)")
 
     def handle(self, **options: Any) -> None:

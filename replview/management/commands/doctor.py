@@ -18,9 +18,13 @@ class Command(PlainCommand):
     """The command that examines a source, and the store if there is one."""
 
     help = (
-        "Say everything a source lacks to be replicated, each with the SQL or setting that mends "
-        "it; and whether the store, where there is one, may be used. Only reads, and tries a real "
-        "replication connection."
+        "Check whether a database can be replicated. The command lists what is missing, each with "
+        "the SQL or setting that fixes it, and checks the store if there is one. It opens a real "
+        "replication connection and changes nothing."
+    )
+    examples = (
+        "replview doctor 'host=db.example dbname=shop user=replview'",
+        "replview doctor shop --format json",
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -62,7 +66,7 @@ def lines_of(findings: list[Finding]) -> list[str]:
             ]
     counts = {grade: sum(item.grade is grade for item in findings) for grade in Grade}
     if counts[Grade.PROBLEM]:
-        return [*lines, f"\n{counts[Grade.PROBLEM]} to mend before this source can be replicated"]
+        return [*lines, f"\n{counts[Grade.PROBLEM]} to fix before this source can be replicated"]
     warnings = f"; {counts[Grade.WARNING]} warnings" if counts[Grade.WARNING] else ""
     unknown = any(finding.code == "plugins_unknown" for finding in findings)
     verdict = "whether it can be replicated is unknown" if unknown else "can be replicated"

@@ -23,10 +23,14 @@ class Command(InstanceCommand):
     """The command that erases values of rows, lists erasures and continues them."""
 
     help = (
-        "Erase a person: every value that a slot has recorded of given rows, under all keys they "
-        "had, in the store, the archive and every known export. That the rows changed, when and in "
-        "which transaction, stays. What a source sends later of the same rows is recorded again: "
-        "mask it, or delete it there first."
+        "Erase all recorded values of given rows, for example of a person. They are erased under "
+        "all keys the rows had, in the store, the archive and every known export. It stays "
+        "recorded that the rows changed, when and in which transaction. Values that the source "
+        "sends later are recorded again: mask the column, or delete the row on the source first."
+    )
+    examples = (
+        "replview erase shop/replview public.customers 42 --dry-run",
+        "replview erase shop/replview public.customers 42 --why 'request 17'",
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -34,20 +38,31 @@ class Command(InstanceCommand):
         option = parser.add_argument
         option("slot", nargs="?", metavar="SOURCE/SLOT")
         option("table", nargs="?", metavar="TABLE")
-        option("keys", nargs="*", metavar="KEY", help="as row history takes it: 42, 'a=1, b=2'")
-        option("--key-file", metavar="FILE", help="more rows, one a line: SCHEMA.TABLE KEY, so "
-               "that keys are in no shell's history ('-': standard input)")  # fmt: skip
-        option("--column", action="append", default=[], metavar="NAME", help="only values of this "
+        option("keys", nargs="*", metavar="KEY", help="the row's key, such as 42 or 'a=1, b=2'")
+        option("--key-file", metavar="FILE", help="read rows from a file, one SCHEMA.TABLE KEY per "
+               "line, so that no shell history holds the keys ('-': standard input)")  # fmt: skip
+        option("--column", action="append", default=[], metavar="NAME", help="erase only this "
                "column; may be repeated")  # fmt: skip
-        option("--actor", default="", metavar="NAME", help="a name among the actors, too: it "
-               "becomes 'erased actor N'")  # fmt: skip
-        option("--why", default="", metavar="REASON", help="kept with the act; name nobody in it")
-        option("--dry-run", action="store_true", help="say what would be touched, and end")
-        option("--yes", action="store_true", help="do not ask")
-        option("--list", action="store_true", help="what was erased, when, by whom and why")
-        option("--go-on", type=int, metavar="N", help="try an unfinished act again, now")
-        option("--leave-out", metavar="ROOT", help="with --go-on: end without this folder or URL, "
-               "which will never be reached again; that is recorded")  # fmt: skip
+        option("--actor", default="", metavar="NAME", help="also replace this actor's name by "
+               "'erased actor N'")  # fmt: skip
+        option(
+            "--why",
+            default="",
+            metavar="REASON",
+            help="recorded with the erasure; do not name the person",
+        )
+        option(
+            "--dry-run", action="store_true", help="show what would be erased, and erase nothing"
+        )
+        option("--yes", action="store_true", help="do not ask for confirmation")
+        option("--list", action="store_true", help="list earlier erasures: when, by whom and why")
+        option("--go-on", type=int, metavar="N", help="continue the unfinished erasure N")
+        option(
+            "--leave-out",
+            metavar="ROOT",
+            help="with --go-on: skip this folder or URL, because it "
+            "cannot be reached any more; this is recorded",
+        )
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
@@ -59,7 +74,9 @@ class Command(InstanceCommand):
         elif options["slot"]:
             self._erase(find_slot(options["slot"]), options)
         else:
-            raise CommandError("say of which slot: SOURCE/SLOT TABLE KEY …, or --list")
+            raise CommandError(
+                "name the slot and the rows: SOURCE/SLOT TABLE KEY …, or give --list"
+            )
 
     def _erase(self, slot: Slot, options: dict[str, Any]) -> None:
         asked = read_erasure_request(slot, _pairs(options), columns=options["column"],
@@ -72,7 +89,7 @@ class Command(InstanceCommand):
         self.say(*found_lines(row, erasing.others_recording(slot, row.tables)))
         if options["dry_run"]:
             erasing.drop(row)
-            self.say("nothing was erased")
+            self.say(dry_run_line(row, _pairs(options)))
             return
         if not self._confirmed(row, options["yes"]):
             erasing.drop(row)
@@ -89,8 +106,8 @@ class Command(InstanceCommand):
         if yes:
             return True
         if not sys.stdin.isatty():
-            raise CommandError("answer with --yes: there is no terminal to ask at")
-        self.stdout.write(f"This cannot be undone. Type {word!r} to go on: ", ending="")
+            raise CommandError("give --yes: there is no terminal to ask at")
+        self.stdout.write(f"This cannot be undone. Type {word!r} to erase: ", ending="")
         self.stdout.flush()
         return input().strip() == word
 
@@ -99,7 +116,7 @@ class Command(InstanceCommand):
         if row is None:
             raise CommandError(f"there is no erasure {number}: see replview erase --list")
         if left_out and not erasing.leave_out(row, left_out, by=command_user()):
-            raise CommandError(f"erasure {number} does not wait for {left_out}")
+            raise CommandError(f"erasure {number} has no unreached target {left_out}")
         self._work(row)
         self._tell_end(row)
 
@@ -108,27 +125,29 @@ class Command(InstanceCommand):
         claim = erasing.claim(row.pk)
         if claim is None:
             row.refresh_from_db()
-            raise CommandError(f"erasure {row.pk} is {row.state}: done, or a worker has it")
+            raise CommandError(
+                f"erasure {row.pk} is {row.state}: it has ended, or a worker runs it"
+            )
         with stopping_on_signals() as stop:
             carry_out(claim, stop)
         row.refresh_from_db()
 
     def _tell_end(self, row: Erasure) -> None:
         words = {"done": "erased", "unfinished": "erased so far"}.get(row.state, row.state)
-        nothing = "no change of these rows was found in the record"
+        nothing = "these rows have no recorded change"
         sums = _sums(row.erased) if row.erased.get("changes") else nothing
         self.say(f"erasure {row.pk}: {words}: {sums}", *map(_root_line, row.roots))
         if row.state == Erasure.State.UNFINISHED:
             raise CommandError(_words(row.problem_cause, row.problem_remedy))
         if row.state != Erasure.State.DONE:
-            raise CommandError(f"stopped: go on with replview erase --go-on {row.pk}")
+            raise CommandError(f"stopped: continue with replview erase --go-on {row.pk}")
 
 
 def _pairs(options: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the tables and keys from the arguments and the key file."""
     found = [(options["table"], key) for key in options["keys"]]
     if options["table"] and not options["keys"] and not options["key_file"]:
-        raise CommandError("say which rows: TABLE KEY …, or --key-file")
+        raise CommandError("name the rows: TABLE KEY …, or give --key-file")
     name = options["key_file"]
     if not name:
         return found
@@ -154,20 +173,33 @@ def _words(cause: str, remedy: str) -> str:
 
 def found_lines(row: Erasure, others: Sequence[str]) -> list[str]:
     """Format what an erasure would erase, and the copies that it does not reach."""
-    withheld = "a key is masked: what has it is told when it is erased, so that nobody can guess"
+    withheld = "a key column is masked: the number of changes is shown only after they are erased"
     lines = [withheld if row.found.get("withheld") else _sums(row.found)]
     tables: Mapping[str, int] = row.found.get("tables") or {}
     lines += [f"  {name}: {plural(number, 'change')}" for name, number in tables.items()]
     if days := row.found.get("days") or []:
-        lines.append(f"of {plural(len(days), 'day')}: {days[0]} to {days[-1]}")
+        lines.append(f"recorded on {_days(days)}")
     beside: Mapping[str, int] = row.found.get("beside") or {}
-    lines += [f"beside the record: {count_words(n)} {name}" for name, n in beside.items()]
+    lines += [f"besides: {count_words(n)} {name}" for name, n in beside.items()]
     lines += [_root_line(root) for root in row.roots]
     if others:
-        lines.append(f"recorded by {', '.join(others)} as well: erase there, too")
-    lines.append("what the source sends later of these rows is recorded again: see replview mask")
-    lines.append("downloads, streams and copies that others made are not known here")
+        lines.append(f"{', '.join(others)} also records these tables: erase there, too")
+    lines.append("changes that the source sends later are recorded again: see replview mask")
+    lines.append("downloads and other copies outside replview are not erased")
     return lines
+
+
+def dry_run_line(row: Erasure, pairs: Sequence[tuple[str, str]]) -> str:
+    """Return the sentence that says what a dry run would have erased."""
+    if row.found.get("withheld"):
+        return "Dry run: nothing was erased."
+    rows = f"row {pairs[0][1]}" if len(pairs) == 1 else plural(len(pairs), "row")
+    changes = plural(int(row.found.get("changes") or 0), "change")
+    return f"Dry run: {changes} of {rows} would be erased."
+
+
+def _days(days: Sequence[str]) -> str:
+    return days[0] if len(days) == 1 else f"{len(days)} days, {days[0]} to {days[-1]}"
 
 
 def _sums(counts: Mapping[str, Any]) -> str:
@@ -181,11 +213,11 @@ def _sums(counts: Mapping[str, Any]) -> str:
 def _root_line(root: Mapping[str, Any]) -> str:
     name = f"{root['what']} ({root['root']})"
     if root.get("left_out_by"):
-        return f"{name}: left out by {root['left_out_by']}"
+        return f"{name}: skipped by {root['left_out_by']}"
     if root.get("problem"):
         return f"{name}: not reached: {root['problem']}. {root.get('remedy', '')}".rstrip()
     if root.get("files") is None:
-        return f"{name}: not looked at yet"
+        return f"{name}: not searched yet"
     files, rows = int(root.get("files") or 0), int(root.get("rows") or 0)
     return f"{name}: {plural(files, 'file')} with {plural(rows, 'change')}"
 
@@ -208,7 +240,7 @@ def listed(rows: Iterable[Erasure]) -> str:
         for row in rows
     ]
     if not lines:
-        return "nothing was erased yet: replview erase SOURCE/SLOT TABLE KEY"
+        return "no erasures yet: replview erase SOURCE/SLOT TABLE KEY"
     head = ["ID", "ASKED (UTC)", "BY", "SLOT", "TABLES", "KEYS", "STATE", "CHANGES", "WHY",
             "PROBLEM"]  # fmt: skip
     return table_of([head, *lines])

@@ -48,49 +48,77 @@ class Command(instance.InstanceCommand):
     """The command that exports, lists and cancels exports, and sets the export policy."""
 
     help = (
-        "Write a slice of a slot's record as Parquet, a dataset a table and one of the "
-        "transactions: the same filters as 'replview changes'. The command does the export "
-        "itself, and records it among all others. Its exit status: 0 done, 2 nothing new, 3 over a "
-        "gap, 1 failed, 64 wrong options or no instance."
+        "Write part of a slot's history as Parquet files. There is one dataset per table and one "
+        "of the transactions. The filters are those of 'replview changes' that select whole "
+        "transactions. The command exports in its own process, and 'replview export --list' lists "
+        "the export. Exit status: 0 done, 1 failed, 2 nothing new, 3 over a gap, 64 wrong options "
+        "or no instance."
+    )
+    examples = (
+        "replview export --slot shop/replview --since 7d --to exports/week",
+        "replview export --slot shop/replview --table public.orders --estimate",
+        "replview export --slot shop/replview --name nightly --since-last --to s3://bucket/shop",
     )
     wrong_use_status = instance.WRONG_USE
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the slot, the filters and the options of ``export``."""
         option = parser.add_argument
-        option("--slot", metavar="[SOURCE/]NAME")
+        option("--slot", metavar="[SOURCE/]NAME", help="the slot whose history is exported")
         add_filters(parser, of_rows=False)
-        option("--to", metavar="FOLDER|URL", help="where to: a folder (relative: to the current "
-               "one), s3://bucket/folder, …")  # fmt: skip
-        option("--before", choices=["sent", "derived"], default="sent", help="rows before an "
-               "update: as the server sent them, or from the record too (slower)")  # fmt: skip
-        option("--images", choices=["sent", "full"], default="sent", help="rows: of what the "
-               "server sent, or whole, with the rest from the record (slower): what programs need "
-               "that give the table as of the slice's end")  # fmt: skip
-        option("--numeric-scale", type=int, metavar="DIGITS", help="numeric without a precision as "
-               "decimal(38, DIGITS); what does not fit as text in _pg_raw")  # fmt: skip
-        option("--name", default="", metavar="NAME", help="name it, to continue it later")
-        option("--since-last", action="store_true", help="what was committed since the last "
-               "export of this name; filter and target default to its")  # fmt: skip
-        option("--allow-gaps", action="store_true", help="with --since-last: go on also "
-               "where the record lacks something in between")  # fmt: skip
-        option("--take-back", action="store_true", help="delete what is in the way of "
-               "an export there that never ended, whoever began it; nobody else may write "
-               "there")  # fmt: skip
-        option("--spark", default="", metavar="MASTER|sc://HOST", help="on Spark: local[2], …")
-        option("--estimate", action="store_true", help="say what it would take, and write nothing")
-        option("--json", action="store_true", help="answer with one JSON object: outcome (done, "
-               "nothing_new, gap or failed), export, gaps, problem, remedy")  # fmt: skip
-        option("--wait", action="store_true", help="say how far it is, also where there is no "
+        option("--to", metavar="FOLDER|URL", help="the target: a folder or a URL such as "
+               "s3://bucket/folder")  # fmt: skip
+        option(
+            "--before",
+            choices=["sent", "derived"],
+            default="sent",
+            help="a row's values "
+            "before an update: as the server sent them, or also derived from history (slower)",
+        )
+        option("--images", choices=["sent", "full"], default="sent", help="columns of a "
+               "row: those the server sent, or all, completed from history (slower); needed to "
+               "rebuild the table as of the export's end")  # fmt: skip
+        option(
+            "--numeric-scale",
+            type=int,
+            metavar="DIGITS",
+            help="write numeric without a precision "
+            "as decimal(38, DIGITS); values that do not fit go to _pg_raw as text",
+        )
+        option(
+            "--name",
+            default="",
+            metavar="NAME",
+            help="name the export, to continue it later with --since-last",
+        )
+        option("--since-last", action="store_true", help="export what was committed since the "
+               "last export of this name, with its filters and target by default")  # fmt: skip
+        option("--allow-gaps", action="store_true", help="with --since-last: export although "
+               "history has a gap in between")  # fmt: skip
+        option("--take-back", action="store_true", help="first delete the files of an "
+               "export to this target that never ended; make sure that it does not run any "
+               "more")  # fmt: skip
+        option("--spark", default="", metavar="MASTER|sc://HOST", help="run on Spark: local[2], …")
+        option(
+            "--estimate",
+            action="store_true",
+            help="show rows, size and duration, and write nothing",
+        )
+        option("--json", action="store_true", help="print the result as a JSON object: outcome "
+               "(done, nothing_new, gap or failed), export, gaps, problem, remedy")  # fmt: skip
+        option("--wait", action="store_true", help="print progress even without a "
                "terminal")  # fmt: skip
-        option("--list", action="store_true", help="what was exported, and by whom")
-        option("--cancel", type=int, metavar="ID", help="give up an export that is not over")
-        option("--allow", action="store_true", help="let this instance export")
-        option("--forbid", action="store_true", help="have it refuse every export")
-        option("--root", metavar="FOLDER", help="where most may write to; 'default': exports in "
-               "the data folder")  # fmt: skip
-        option("--schemes", metavar="S3,GS", help="URLs that admins may write to; 'default': "
-               + ",".join(DEFAULT_SCHEMES))  # fmt: skip
+        option("--list", action="store_true", help="list earlier exports")
+        option("--cancel", type=int, metavar="ID", help="cancel an export that waits or runs")
+        option("--allow", action="store_true", help="allow exports on this instance")
+        option("--forbid", action="store_true", help="forbid all exports on this instance")
+        option("--root", metavar="FOLDER", help="folder that users other than admins may write to; "
+               "'default': exports in the data folder")  # fmt: skip
+        option(
+            "--schemes",
+            metavar="S3,GS",
+            help="URL schemes that admins may write to; 'default': " + ",".join(DEFAULT_SCHEMES),
+        )
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
@@ -112,7 +140,7 @@ class Command(instance.InstanceCommand):
         elif options["slot"]:
             self._export(instance.find_slot(options["slot"]), options)
         else:
-            raise CommandError("say of which slot: --slot SOURCE/NAME, or --list")
+            raise CommandError("name the slot: --slot SOURCE/NAME, or give --list")
 
     def _export(self, slot: Slot, options: dict[str, Any]) -> None:
         try:
@@ -123,7 +151,7 @@ class Command(instance.InstanceCommand):
                 self.say(*estimate_lines(outlook_of(export_request, patient=True)))
                 return
             if not target:
-                raise CommandError("say where to: --to FOLDER or --to URL (or --estimate)")
+                raise CommandError("name the target: --to FOLDER or --to URL (or give --estimate)")
             if gaps and not options["allow_gaps"]:
                 remedy = "Give --allow-gaps to go on without it"
                 raise self._end(GAP, over_a_gap(export_request), remedy, gaps)
@@ -139,7 +167,7 @@ class Command(instance.InstanceCommand):
             raise self._end(FAILED, refused.cause, refused.remedy) from None
         self._carry_out(row, outlook, options)
         if row.state != Export.State.DONE:
-            cause = row.problem_cause or "what it had written is deleted again"
+            cause = row.problem_cause or "its files were deleted"
             cause = f"export {row.pk} {row.state}: {cause}"
             raise self._end(FAILED, cause, row.problem_remedy, row=row)
         if options["json"]:
@@ -176,12 +204,12 @@ class Command(instance.InstanceCommand):
         if not exports.rows.cancel(export_id):
             raise CommandError(f"export {export_id} is {row.state} already")
         note(Action.EXPORTED, subject=f"export {export_id}", details={"act": "cancelled"})
-        self.say(f"export {export_id} cancelled; what it had written is deleted again")
+        self.say(f"export {export_id} cancelled; its files are deleted")
 
     def _chose(self, options: dict[str, Any]) -> bool:
         """Change the given policy settings, and return whether any was given."""
         if options["allow"] and options["forbid"]:
-            raise CommandError("--allow or --forbid")
+            raise CommandError("give either --allow or --forbid")
         if options["allow"] or options["forbid"]:
             instance_settings.write("exports.allowed", options["allow"], instance.BY)
             note(Action.CHANGED_SETTINGS, subject=f"exports: {'on' if options['allow'] else 'off'}")
@@ -190,13 +218,16 @@ class Command(instance.InstanceCommand):
             if text is None:
                 continue
             value: Any = None
+            if name == "root" and not text.strip():
+                raise CommandError("--root must name a folder, or 'default'")
             if text != "default" and name == "root":
                 value = str(Path(text).resolve())
             elif text != "default":
                 value = [word for one in text.split(",") if (word := one.strip().lower())]
             instance_settings.write(f"exports.{name}", value, instance.BY)
             note(Action.CHANGED_SETTINGS, subject=f"exports: {name} {text}")
-        return options["allow"] or options["forbid"] or bool(options["root"] or options["schemes"])
+        given = options["root"] is not None or options["schemes"] is not None
+        return options["allow"] or options["forbid"] or given
 
 
 def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
@@ -207,7 +238,7 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
     name, words, target = options["name"], words_of(options), options["to"] or ""
     if options["since_last"]:
         if not name:
-            raise CommandError("--since-last continues a name: give --name")
+            raise CommandError("--since-last continues a named export: give --name")
         last = exports.last_done(slot, name)
         if last is not None:
             ends = {word: text for word, text in words.items() if word in _ENDS}
@@ -263,8 +294,8 @@ def estimate_lines(outlook: Outlook) -> list[str]:
     where = "on Spark" if estimate.spark else "without a JVM"
     seconds = age_words(max(estimate.seconds, 1.0))
     if not estimate.transactions:
-        nearest = "" if outlook.nearest is None else f"; the nearest change: {outlook.nearest}"
-        return [f"an empty slice{nearest}"]
+        nearest = "" if outlook.nearest is None else f"; the nearest change is at {outlook.nearest}"
+        return [f"no transaction matches{nearest}"]
     transactions = count_words(estimate.transactions)
     lines = [f"{count_words(estimate.rows)} rows of {transactions} transactions, "
              f"about {bytes_words(estimate.bytes)} and {seconds}, written {where}",
@@ -279,10 +310,12 @@ def ended_lines(row: Export) -> list[str]:
     tables = (row.result or {}).get("tables") or []
     unknown = sum(table.get("unknown", 0) for table in tables)
     unfit = sum(table.get("unfit", 0) for table in tables)
-    told = [f"of {plural(unknown, 'row')} the record does not have all: see _not_sent"] * bool(
+    told = [f"{plural(unknown, 'row')} with columns that were not sent: see _not_sent"] * bool(
         unknown
     )
-    told += [f"{plural(unfit, 'number')} did not fit: null, the text in _pg_raw"] * bool(unfit)
+    told += [
+        f"{plural(unfit, 'number')} did not fit the column type: null, with the text in _pg_raw"
+    ] * bool(unfit)
     return [f"export {row.pk}: {rows} rows in {plural(row.files or 0, 'file')}{size}",
             f"in {row.target}", *told]  # fmt: skip
 

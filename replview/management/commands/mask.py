@@ -13,27 +13,39 @@ from replview.store.write.access_record import command_user
 class Command(Actions, InstanceCommand):
     """The command that adds, previews, lists and removes mask rules."""
 
-    help = "Rules that mask columns: at ingest (never kept) or on display (shown to nobody)."
+    help = (
+        "Add, preview, list and remove rules that mask columns. A rule masks at ingest (the value "
+        "is never stored) or on display (it is stored, and shown to nobody)."
+    )
+    examples = (
+        "replview mask preview --table public.customers --column email",
+        "replview mask add --table public.customers --column email",
+    )
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of the actions on mask rules."""
-        add = actions.add_parser("add", help="add a rule; it is obeyed at once")
-        preview = actions.add_parser("preview", help="the recorded columns a rule would match")
+        add = actions.add_parser("add", help="add a rule, which holds at once")
+        preview = actions.add_parser(
+            "preview", help="show the recorded columns that a rule would match"
+        )
         for action in (add, preview):
             action.add_argument("--table", default="*", metavar="PATTERN", help="schema.table; * "
-                                "stands for anything (default: every table)")  # fmt: skip
-            action.add_argument("--column", default="*", metavar="PATTERN")
+                                "matches anything (default: every table)")  # fmt: skip
+            action.add_argument("--column", default="*", metavar="PATTERN",
+                                help="(default: every column)")  # fmt: skip
             action.add_argument("--type", default="", metavar="PATTERN", help="as format_type() "
                                 "writes it, for example 'json*' (default: any)")  # fmt: skip
-            action.add_argument("--source", default="", metavar="NAME", help="(default: every one)")
+            action.add_argument(
+                "--source", default="", metavar="NAME", help="(default: every source)"
+            )
             action.add_argument("--when", choices=MaskRule.When.values,
                                 default=MaskRule.When.INGEST, help="(default: ingest)")  # fmt: skip
         add.add_argument("--note", default="", help="why")
-        listing = actions.add_parser("list", help="all rules with what they match now")
+        listing = actions.add_parser("list", help="list all rules with the columns they match")
         for action in (listing, preview):
             action.add_argument("--format", choices=["text", "json"], default="text")
-        remove = actions.add_parser("remove", help="remove a rule; what it removed at ingest "
-                                    "never comes back")  # fmt: skip
+        remove = actions.add_parser("remove", help="remove a rule; values masked at ingest do "
+                                    "not come back")  # fmt: skip
         remove.add_argument("number", type=int, metavar="NUMBER")
 
     def _add(self, options: dict[str, Any]) -> None:
@@ -41,13 +53,13 @@ class Command(Actions, InstanceCommand):
         self.say(f"mask rule {rule.pk}: {rule}")
         if rule.when == MaskRule.When.INGEST:
             self.stderr.write(
-                "Receivers obey with the next thing they store. What is stored already stays in "
-                "the store and is shown to nobody."
+                "The rule holds from the next stored transaction on. Values stored before stay in "
+                "the store and are shown to nobody."
             )
 
     def _preview(self, options: dict[str, Any]) -> None:
         lines = _lines(_typed_rule(options))
-        self.say_facts(lines, options["format"], "it matches nothing that is recorded yet")
+        self.say_facts(lines, options["format"], "the rule matches no recorded column")
 
     def _list(self, options: dict[str, Any]) -> None:
         facts = [_facts(rule) for rule in mask_making.all_rules()]

@@ -18,27 +18,30 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from replview.management.plain_help import PlainHelp
+
 #: Key of replview's advisory lock: "replview" typed on a telephone keypad.
 _LOCK = 73_758_439
 #: Temporary errors after which another attempt may succeed.
 _PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
-class Command(DjangoMigrate):
+class Command(PlainHelp, DjangoMigrate):
     """Django's command, with a migration lock and short lock waits."""
 
     help = (
-        "Bring the store's tables up to date, while the store is in use. Takes the options of "
-        "Django's command of this name, too."
+        "Update the store's tables to this version, while the store is in use. The options of "
+        "Django's command 'migrate' work, too."
     )
+    examples = ("replview migrate",)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add Django's options, and how long to wait for locks."""
         super().add_arguments(parser)
         option = parser.add_argument
-        lock = "how long a step may make others wait behind it (default: 2)"
+        lock = "seconds that a step waits for a lock before it tries again (default: 2)"
         option("--lock-seconds", type=float, default=2.0, metavar="N", help=lock)
-        patience = "how long to go on trying, and to wait for another migration (default: 1800)"
+        patience = "seconds after which to give up (default: 1800)"
         option("--patience-seconds", type=float, default=1800.0, metavar="N", help=patience)
 
     def handle(self, *args: Any, **options: Any) -> None:

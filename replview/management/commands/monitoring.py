@@ -26,9 +26,11 @@ class Command(PlainCommand):
     """The command that prints a monitoring configuration file."""
 
     help = (
-        "Print a Grafana dashboard (grafana), Prometheus' alerting rules (prometheus-rules) or the "
-        "scrape configuration (scrape-config) for /metrics."
+        "Print configuration files for Grafana and Prometheus. They are a dashboard (grafana), "
+        "alerting rules (prometheus-rules) and the scrape configuration for /metrics "
+        "(scrape-config)."
     )
+    examples = ("replview monitoring grafana > dashboard.json",)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the name of the file to print."""

@@ -14,22 +14,23 @@ class Command(Actions, InstanceCommand):
     """The command that encrypts stored secrets with a new key."""
 
     help = (
-        "Seal every stored password, address and secret anew with REPLVIEW_SECRET_KEY. First set "
-        "the new key, and the former one in REPLVIEW_SECRET_KEYS_OLD, wherever replview and its "
-        "workers run; afterwards leave the former one out."
+        "Encrypt all stored secrets again with a new key. First set the new key as "
+        "REPLVIEW_SECRET_KEY and the old one as REPLVIEW_SECRET_KEYS_OLD, wherever replview and "
+        "its workers run. Remove the old one afterwards."
     )
+    examples = ("replview secrets rotate",)
 
     def add_actions(self, actions: Any) -> None:
         """Add the parser of ``rotate``."""
-        actions.add_parser("rotate", help="seal all of them with the present key")
+        actions.add_parser("rotate", help="encrypt all secrets again with REPLVIEW_SECRET_KEY")
 
     def _rotate(self, options: dict[str, Any]) -> None:
         """Encrypt all secrets anew; report and keep the ones that no key decrypts."""
         count, lost = rotate_all()
         note("changed_settings", subject="secrets", details={"act": "rotate", "secrets": count})
-        self.say(f"{plural(count, 'secret')} sealed with the present key")
+        self.say(f"{plural(count, 'secret')} encrypted with REPLVIEW_SECRET_KEY")
         if lost:
             raise CommandError(
-                f"no key opens {', '.join(lost)}: name the key each was sealed with in "
-                "REPLVIEW_SECRET_KEYS_OLD, or give it anew (replview source credentials)"
+                f"no key decrypts {', '.join(lost)}: add the key each was encrypted with to "
+                "REPLVIEW_SECRET_KEYS_OLD, or set it again (replview source credentials)"
             )

@@ -36,29 +36,34 @@ _APART = {
 class Command(instance.Actions, instance.InstanceCommand):
     """The command that manages replication slots."""
 
-    help = "The replication slots that replview receives, and a peek into any other."
+    help = "Create, change and remove replication slots, and look into any slot of a source."
+    examples = (
+        "replview slot add shop replview --tables public.orders public.customers",
+        "replview slot list",
+        "replview slot peek shop other_slot",
+    )
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of all actions on slots."""
         add = instance.add_slot_action(
-            actions, "add", "create (or adopt) a slot, after showing how"
+            actions, "add", "create or adopt a slot; the statements are shown first"
         )
         add_plan_options(add)
-        add.add_argument("--adopt", action="store_true", help="take over a slot that exists")
-        add.add_argument("--no-two-phase", action="store_true", help="show prepared transactions "
-                         "only once they are committed")  # fmt: skip
+        add.add_argument("--adopt", action="store_true", help="take over an existing slot")
+        add.add_argument("--no-two-phase", action="store_true", help="decode prepared transactions "
+                         "only when they are committed")  # fmt: skip
         add.add_argument("--interface", choices=Slot.Interface.values, default="walsender",
-                         help="sql: where replication connections are refused")  # fmt: skip
+                         help="sql: for servers that refuse replication connections")  # fmt: skip
         slot_settings.add_budget_options(add)
-        add.add_argument("--failover", action="store_true", help="from 17 on: standbys keep it "
-                         "for a failover")  # fmt: skip
-        add.add_argument("--keep-aborted", action="store_true", help="keep, marked, what was "
-                         "rolled back")  # fmt: skip
-        add.add_argument("--baseline", action="store_true", help="then store the rows its tables "
-                         "have now, too")  # fmt: skip
+        add.add_argument("--failover", action="store_true", help="synchronize it to standbys "
+                         "(PostgreSQL 17 or later)")  # fmt: skip
+        add.add_argument("--keep-aborted", action="store_true", help="keep rolled back changes, "
+                         "marked as such")  # fmt: skip
+        add.add_argument("--baseline", action="store_true", help="also store the present rows of "
+                         "its tables")  # fmt: skip
         add.add_argument("--stopped", action="store_true", help="do not start receiving yet")
-        add.add_argument("--yes", action="store_true", help="do not ask")
-        listing = actions.add_parser("list", help="all slots with state and position")
+        add.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+        listing = actions.add_parser("list", help="list all slots with state and position")
         listing.add_argument("--format", choices=["text", "json"], default="text")
         add_actions(actions)
         for add_action, _ in _APART.values():
@@ -84,11 +89,11 @@ class Command(instance.Actions, instance.InstanceCommand):
         conninfo = full_conninfo(source)
         plan = plan_for(conninfo, request)
         self.say(
-            f"on {source} this will run:" if plan.statements else f"on {source} nothing is made:"
+            f"on {source} this will run:" if plan.statements else f"on {source} nothing is created:"
         )
         self.say(*instance.lines_of_slot(plan))
         if plan.statements and not self.confirm("Run this?", options["yes"]):
-            raise CommandError("nothing was done")
+            raise CommandError("nothing was changed")
         slot = make_slot(source, conninfo, plan, self.say, stopped=options["stopped"],
                          options=pgoutput, interface=options["interface"],
                          keep_aborted=options["keep_aborted"])  # fmt: skip
@@ -101,8 +106,7 @@ class Command(instance.Actions, instance.InstanceCommand):
     def _offer_baseline(self, slot: Slot, *, wanted: bool, yes: bool) -> None:
         """Take a baseline with ``--baseline``; at a terminal, offer one without it."""
         if slot.plugin != "pgoutput" or not (wanted or (sys.stdin.isatty() and not yes)):
-            self.say(f"its tables' present rows are not in the record: replview baseline {slot} "
-                     "--all")  # fmt: skip
+            self.say(f"to store the present rows of its tables: replview baseline {slot} --all")
             return
         tables = baseline.tables_for(slot, [], everything=True)
         self.say(*baseline.cost_lines(tables))
@@ -110,8 +114,8 @@ class Command(instance.Actions, instance.InstanceCommand):
             return
         for schema, table in tables:
             baselines.request(slot, schema, table, by=instance.BY)
-        self.say(f"{plural(len(tables), 'baseline')} asked for: 'replview baseline {slot}' shows "
-                 "how far they are")  # fmt: skip
+        self.say(f"{plural(len(tables), 'baseline')} requested; 'replview baseline {slot}' shows "
+                 "their progress")  # fmt: skip
 
     def _list(self, options: dict[str, Any]) -> None:
         slots = [
@@ -124,19 +128,22 @@ class Command(instance.Actions, instance.InstanceCommand):
 def add_plan_options(parser: ArgumentParser) -> None:
     """Add the options of tables and columns that ``slot add`` and ``watch`` share."""
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
-    parser.add_argument("--publication", **several, metavar="NAME", help="use existing ones as "
-                        "they are")  # fmt: skip
+    parser.add_argument("--publication", **several, metavar="NAME", help="use these existing "
+                        "publications")  # fmt: skip
     parser.add_argument("--tables", **several, metavar="SCHEMA.TABLE", help="publish these "
-                        "(default: all)")  # fmt: skip
-    parser.add_argument("--schema", **several, metavar="SCHEMA", help="publish all of these "
-                        "schemas")  # fmt: skip
-    parser.add_argument("--all-tables", action="store_true", help="one publication FOR ALL TABLES")
+                        "tables (default: all)")  # fmt: skip
+    parser.add_argument("--schema", **several, metavar="SCHEMA", help="publish all tables of "
+                        "these schemas")  # fmt: skip
+    parser.add_argument(
+        "--all-tables", action="store_true", help="create one publication FOR ALL TABLES"
+    )
     column = {**several, "metavar": "SCHEMA.TABLE.COLUMN"}
-    parser.add_argument("--exclude-column", **column, help="never keep it; from 15 on the source "
-                        "does not even send it")  # fmt: skip
-    parser.add_argument("--mask-column", **column, help="keep only that there was a value")
+    parser.add_argument("--exclude-column", **column, help="never store this column; PostgreSQL "
+                        "15 or later does not send it")  # fmt: skip
+    parser.add_argument("--mask-column", **column, help="store that there was a value, not the "
+                        "value")  # fmt: skip
     parser.add_argument("--option", **several, metavar="NAME=VALUE",
-                        help=f"of pgoutput: {', '.join(PLUGIN_OPTIONS)}")  # fmt: skip
+                        help=f"option of pgoutput: {', '.join(PLUGIN_OPTIONS)}")  # fmt: skip
 
 
 def request_from(options: dict[str, Any], slot_name: str, **more: Any) -> SlotRequest:
@@ -144,8 +151,8 @@ def request_from(options: dict[str, Any], slot_name: str, **more: Any) -> SlotRe
     chosen = options["tables"] or options["schema"] or options["all_tables"]
     if options["publication"] and chosen:
         raise CommandError(
-            "--publication uses existing publications as they are: it does not go with --tables, "
-            "--schema or --all-tables"
+            "--publication uses existing publications as they are: it cannot be combined with "
+            "--tables, --schema or --all-tables"
         )
     return SlotRequest(
         slot_name=slot_name,
@@ -224,31 +231,31 @@ def add_actions(actions: Any) -> None:
     """Add the parsers of the actions on an existing slot."""
     parsers = {}
     for name, text in (
-        ("start", "receive the slot; one its source no longer has is created anew"),
-        ("stop", "stop receiving; the slot stays and holds WAL"),
-        ("tables", "add tables to its publications, or remove some"),
-        ("columns", "keep, mask or leave out columns of the tables it records"),
-        ("remove", "drop our own slot and publications, and forget what was stored of it"),
+        ("start", "start receiving; a slot that is gone from its source is created again"),
+        ("stop", "stop receiving; the slot stays and retains WAL"),
+        ("tables", "add tables to the slot's publications, or remove some"),
+        ("columns", "store, mask or exclude columns of the slot's tables"),
+        ("remove", "drop the slot and the publications replview created, and delete its history"),
     ):
         parser = instance.add_slot_action(actions, name, text)
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         parsers[name] = parser
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
     parsers["tables"].add_argument("--add", **several, metavar="SCHEMA.TABLE",
-                                   help="record these from now on")  # fmt: skip
+                                   help="record these tables from now on")  # fmt: skip
     parsers["tables"].add_argument("--remove", **several, metavar="SCHEMA.TABLE",
-                                   help="record these no more")  # fmt: skip
+                                   help="stop recording these tables")  # fmt: skip
     column = {**several, "metavar": "SCHEMA.TABLE.COLUMN"}
-    parsers["columns"].add_argument("--exclude-column", **column, help="keep it no more; where the "
-                                    "publication is ours, from 15 on the source does not even send "
-                                    "it")  # fmt: skip
-    parsers["columns"].add_argument("--mask-column", **column, help="keep only that there was a "
-                                    "value")  # fmt: skip
-    parsers["columns"].add_argument("--keep-column", **column, help="keep it again as it comes")
+    parsers["columns"].add_argument("--exclude-column", **column, help="stop storing this "
+                                    "column; with a publication that replview created, PostgreSQL "
+                                    "15 or later does not send it")  # fmt: skip
+    parsers["columns"].add_argument("--mask-column", **column, help="store that there was a "
+                                    "value, not the value")  # fmt: skip
+    parsers["columns"].add_argument("--keep-column", **column, help="store this column again")
     parsers["remove"].add_argument("--leave-on-source", action="store_true",
-                                   help="only forget it here")  # fmt: skip
+                                   help="drop nothing on the source")  # fmt: skip
     parsers["remove"].add_argument("--keep-record", action="store_true",
-                                   help="drop it there, and keep what was stored")  # fmt: skip
+                                   help="drop the slot, and keep its history")  # fmt: skip
 
 
 def run_act(command: instance.PlainCommand, options: dict[str, Any]) -> None:
@@ -265,7 +272,7 @@ def _start_slot(command: instance.PlainCommand, slot: Slot, options: dict[str, A
     if slot.problem_code in receiving.GONE:
         act = receiving.plan_start(slot)
         if act.statements:
-            command.say(f"{slot.source} has no slot {slot.name} any more")
+            command.say(f"slot {slot.name} is gone from {slot.source}")
             command.say(*instance.lines_of(act))
             command.agree("Run this?", options["yes"])
     receiving.start(slot, by=instance.BY, say=command.say)
@@ -274,7 +281,7 @@ def _start_slot(command: instance.PlainCommand, slot: Slot, options: dict[str, A
 
 def _stop_slot(command: instance.PlainCommand, slot: Slot, _: dict[str, Any]) -> None:
     receiving.stop(slot, by=instance.BY)
-    command.say(f"slot {slot} stops; on its source it stays and holds WAL")
+    command.say(f"slot {slot} stops; it stays on its source and retains WAL")
 
 
 def _change_tables(command: instance.PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
@@ -286,7 +293,7 @@ def _change_tables(command: instance.PlainCommand, slot: Slot, options: dict[str
     command.say(f"the tables of {slot} are changed")
     if changes.joining:
         names = " ".join(changes.joining)
-        command.say(f"their present rows are not in the record: replview baseline {slot} {names}")
+        command.say(f"to store their present rows: replview baseline {slot} {names}")
 
 
 def _change_columns(command: instance.PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
@@ -320,10 +327,10 @@ def _remove_slot(command: instance.PlainCommand, slot: Slot, options: dict[str, 
     _agree(command, dropping.plan_drop(slot, **how), question, options)
     dropping.drop_slot(slot, **how, by=instance.BY, say=command.say)
     if options["keep_record"]:
-        command.say(f"slot {slot} dropped; its record is kept")
+        command.say(f"slot {slot} dropped; its history is kept")
     else:
-        command.say(f"slot {slot} removed; what was stored of it is deleted in the background "
-                    "('replview slot list' shows how far)")  # fmt: skip
+        command.say(f"slot {slot} removed; its history is deleted in the background "
+                    "('replview slot list' shows the progress)")  # fmt: skip
 
 
 _RUN = {

@@ -34,24 +34,28 @@ _PASSWORD_HELP = "where the password is kept: file:/path or env:NAME"
 class Command(instance.Actions, instance.InstanceCommand):
     """The command that manages sources."""
 
-    help = "Add, list, change or remove the PostgreSQL databases that replview reads."
+    help = "Add, list, change and remove the PostgreSQL databases that replview reads."
+    examples = (
+        "replview source add shop 'host=db.example dbname=shop user=replview'",
+        "replview source list",
+    )
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of all actions on sources."""
-        add = actions.add_parser("add", help="make a database known to replview")
+        add = actions.add_parser("add", help="add a database")
         add.add_argument("name", metavar="NAME")
         add.add_argument("dsn", metavar="DSN", nargs="?", help="see --dsn")
         add.add_argument(
             "--dsn",
             dest="dsn_option",
             metavar="DSN",
-            help="a libpq connection string, service=NAME or env:VARIABLE; other users of this "
-            "machine may see a password given here, one in a service file or variable they do not",
+            help="a libpq connection string, service=NAME or env:VARIABLE; a password given here "
+            "may be seen by other users of this machine, one in a service file or variable not",
         )
         add.add_argument("--password-ref", default="", metavar="PLACE", help="where the password "
                          "is kept: file:/path (read at each connection) or env:NAME")  # fmt: skip
-        add.add_argument("--yes", action="store_true", help="add it though it cannot be reached")
-        listing = actions.add_parser("list", help="the sources replview knows")
+        add.add_argument("--yes", action="store_true", help="add it even if it cannot be reached")
+        listing = actions.add_parser("list", help="list all sources")
         listing.add_argument("--format", choices=["text", "json"], default="text")
         add_actions(actions)
 
@@ -68,16 +72,16 @@ class Command(instance.Actions, instance.InstanceCommand):
     def _add(self, options: dict[str, Any]) -> None:
         name, dsn = options["name"], options["dsn_option"] or options["dsn"]
         if not dsn:
-            raise CommandError("name the database: replview source add NAME DSN")
+            raise CommandError("give the connection string: replview source add NAME DSN")
         check_new_name(name)
         source = Source(name=name)
         set_dsn(source, dsn, options["password_ref"])
         findings = examine(full_conninfo(source), store_system_identifier=store_system_identifier())
         self.say(*lines_of_findings([item for item in findings if item.grade is not Grade.OK]))
         if any(item.code in _UNREACHABLE for item in findings) and not self.confirm(
-            "The source cannot be reached. Add it all the same?", options["yes"]
+            "The source cannot be reached. Add it anyway?", options["yes"]
         ):
-            raise CommandError("not added")
+            raise CommandError("the source was not added")
         add_source(name, dsn, options["password_ref"], by=instance.BY)
         self.say(f"source {name} added; next: replview slot add {name} SLOT")
 
@@ -117,30 +121,38 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
 
 def add_actions(actions: Any) -> None:
     """Add the parsers of the actions on an existing source."""
-    credentials = actions.add_parser("credentials", help="a new password, role or address of the "
-                                     "same database; tried before it is kept")  # fmt: skip
+    credentials = actions.add_parser(
+        "credentials",
+        help="change password, role or address of the same database; tested before they are stored",
+    )
     credentials.add_argument("name", metavar="NAME")
-    credentials.add_argument("--password", action="store_true", help="ask for the password (from "
-                             "standard input where there is no terminal)")  # fmt: skip
+    credentials.add_argument(
+        "--password",
+        action="store_true",
+        help="ask for the password (without a terminal: read standard input)",
+    )
     credentials.add_argument("--password-ref", default="", metavar="PLACE", help=_PASSWORD_HELP)
     credentials.add_argument("--user", default="", metavar="ROLE", help="connect as this role")
-    credentials.add_argument("--dsn", default="", metavar="DSN", help="a whole address")
-    move = actions.add_parser("move", help="another host, a promoted standby, another cluster")
+    credentials.add_argument("--dsn", default="", metavar="DSN", help="a whole connection string")
+    move = actions.add_parser(
+        "move", help="read a source from another host, a promoted standby or another cluster"
+    )
     move.add_argument("name", metavar="NAME")
     move.add_argument("dsn", metavar="DSN")
     move.add_argument("--password-ref", default="", metavar="PLACE", help=_PASSWORD_HELP)
-    move.add_argument("--keep-password", action="store_true", help="the address holds none: use "
-                      "the one that is kept (sent by SCRAM alone)")  # fmt: skip
-    rename = actions.add_parser("rename", help="give it another name; its record stays")
+    move.add_argument("--keep-password", action="store_true", help="use the stored password "
+                      "(sent by SCRAM only)")  # fmt: skip
+    rename = actions.add_parser("rename", help="rename a source; its history stays")
     rename.add_argument("name", metavar="NAME")
     rename.add_argument("new_name", metavar="NEW-NAME")
-    remove = actions.add_parser("remove", help="forget a source, with its slots if asked for")
+    remove = actions.add_parser("remove", help="remove a source, with its slots if asked for")
     remove.add_argument("name", metavar="NAME")
-    remove.add_argument("--with-slots", action="store_true", help="drop ours there, and delete "
-                        "their records")  # fmt: skip
-    remove.add_argument("--leave-on-source", action="store_true", help="drop nothing there")
+    remove.add_argument(
+        "--with-slots", action="store_true", help="drop its slots there, and delete their history"
+    )
+    remove.add_argument("--leave-on-source", action="store_true", help="drop nothing on the source")
     for parser in (move, rename, remove):
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def _credentials(command: instance.PlainCommand, source: Source, options: dict[str, Any]) -> None:
@@ -149,11 +161,11 @@ def _credentials(command: instance.PlainCommand, source: Source, options: dict[s
                       password_ref=options["password_ref"])  # fmt: skip
     if not new.given:
         command.say(*instance.lines_of(plan_credentials(source)))
-        raise CommandError("say what is new: --password, --password-ref, --user or --dsn")
+        raise CommandError("name what changes: --password, --password-ref, --user or --dsn")
     tried = set_credentials(source, new, by=instance.BY)
     how = "with TLS" if tried.tls else "without TLS"
-    command.say(f"tried as {tried.server.role} on {tried.server.database}, {how}: taken into use; "
-                "receivers connect anew within two seconds")  # fmt: skip
+    command.say(f"connected as {tried.server.role} to {tried.server.database}, {how}; stored. "
+                "Receivers connect again within two seconds")  # fmt: skip
 
 
 def _read_password(source: Source) -> str:
@@ -166,7 +178,7 @@ def _move(command: instance.PlainCommand, source: Source, options: dict[str, Any
     typed = {"password_ref": options["password_ref"], "keep_password": options["keep_password"]}
     move = plan_move(source, options["dsn"], **typed)
     command.say(*instance.lines_of(move.act))
-    command.agree(f"Read {source} there from now on?", options["yes"])
+    command.agree(f"Read {source} from this address from now on?", options["yes"])
     move_source(source, options["dsn"], **typed, by=instance.BY, agreed=move.kind)
     command.say(f"source {source} is read at its new address")
 
@@ -175,9 +187,9 @@ def _rename(command: instance.PlainCommand, source: Source, options: dict[str, A
     act = plan_rename(source, options["new_name"])
     act.check()
     command.say(*instance.lines_of(act))
-    command.agree(f"Call it {options['new_name']}?", options["yes"])
+    command.agree(f"Rename it to {options['new_name']}?", options["yes"])
     rename_source(source, options["new_name"], by=instance.BY)
-    command.say(f"source {options['name']} is called {source} now")
+    command.say(f"source {options['name']} is now named {source}")
 
 
 def _remove(command: instance.PlainCommand, source: Source, options: dict[str, Any]) -> None:
@@ -193,13 +205,13 @@ def _remove(command: instance.PlainCommand, source: Source, options: dict[str, A
         )
     if act.statements or options["with_slots"] or options["leave_on_source"]:
         command.say(*instance.lines_of(act))
-        command.agree(f"Remove {source} with all that was stored?", options["yes"])
+        command.agree(f"Remove {source} and all its history?", options["yes"])
     if remove_source(source, **how, by=instance.BY, say=command.say):
         nothing = "" if act.statements else "; nothing was changed on its server"
-        command.say(f"source {options['name']} forgotten{nothing}")
+        command.say(f"source {options['name']} removed{nothing}")
     else:
-        command.say(f"source {options['name']} is forgotten when the records of its slots are "
-                    "deleted ('replview slot list' shows how far)")  # fmt: skip
+        command.say(f"source {options['name']} is removed when the history of its slots is "
+                    "deleted ('replview slot list' shows the progress)")  # fmt: skip
 
 
 _RUN = {"credentials": _credentials, "move": _move, "rename": _rename, "remove": _remove}

@@ -19,10 +19,13 @@ class Command(PlainCommand):
     """The command that runs a history job."""
 
     help = (
-        "History jobs over changes that were exported as Parquet, by DuckDB or Spark: as-of, "
+        "Run a history job over exported changes, with DuckDB or Spark. The jobs are as-of, "
         "row-versions, churn, hot-rows, transaction-sizes, transaction-rates, who-changed-what, "
-        "schema-versions. "
-        "'replview spark JOB --help' tells a job's options."
+        "schema-versions and archive. 'replview spark JOB --help' shows a job's options."
+    )
+    examples = (
+        "replview spark as-of --root exports/week --table public.orders",
+        "replview spark churn --root exports/week --table public.orders --every day",
     )
 
     def run_from_argv(self, argv: list[str]) -> None:

@@ -30,7 +30,7 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
             f"there is no 'replview store {words[0]}': write archive URL|now|compact|off|status"
         )
     if len(words) > 2:
-        raise CommandError("one target: replview store archive URL")
+        raise CommandError("give one target: replview store archive URL")
     for name in MOST:
         if options[name] is not None:
             try:
@@ -40,7 +40,7 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
     wanted = words[1] if len(words) == 2 else "status"
     if wanted == "off":
         switch_off(BY)
-        return ["no archive: retention deletes days without waiting for one"]
+        return ["archiving is off: retention deletes days that are not archived"]
     if wanted == "compact":
         return [_compact()]
     if wanted == "now":
@@ -81,24 +81,28 @@ def _archive_lines() -> list[str]:
 class Command(InstanceCommand):
     """The command that shows and changes the store's budget and archive."""
 
-    help = "The store's size and budget, what is deleted first at the budget, and its archive."
+    help = "Show the store's size, and set its budget and its archive."
+    examples = (
+        "replview store",
+        "replview store --budget 50GB --protect record",
+        "replview store archive s3://bucket/archive",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the options of budget and archive."""
-        parser.add_argument("--budget", metavar="SIZE", help="what the store may occupy: 50GB, "
+        parser.add_argument("--budget", metavar="SIZE", help="maximum size of the store: 50GB, "
                             "or none")  # fmt: skip
         parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: "
-                            "delete the oldest days and go on receiving (database), or delete "
+                            "delete the oldest days and keep receiving (database), or delete "
                             "nothing and stop receiving (record)")  # fmt: skip
         parser.add_argument("archive", nargs="*", metavar="archive [URL|now|compact|off|status]",
-                            help="have history go to an archive as Parquet, from where it is "
-                            "deleted here only after it is there; now: all that is stored goes "
-                            "there at once; compact: small files become large ones, at once; "
-                            "its state")  # fmt: skip
-        parser.add_argument("--after-hours", type=float, metavar="HOURS", help="archive what was "
-                            "stored longer ago than this (24)")  # fmt: skip
-        parser.add_argument("--every-seconds", type=float, metavar="SECONDS", help="how often what "
-                            "is due is written, of days that are not over (21600)")  # fmt: skip
+                            help="URL: archive history there as Parquet before retention deletes "
+                            "it; now: archive everything at once; compact: merge small files; "
+                            "off: stop archiving; status (default): show its state")  # fmt: skip
+        parser.add_argument("--after-hours", type=float, metavar="HOURS", help="archive history "
+                            "that is older than this (default: 24)")  # fmt: skip
+        parser.add_argument("--every-seconds", type=float, metavar="SECONDS", help="time between "
+                            "two writes of a day that is not over (default: 21600)")  # fmt: skip
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
@@ -125,7 +129,7 @@ def _budget(text: str) -> int | None:
     except ValueError as error:
         raise CommandError(f"--budget: {error}") from None
     if not 0 < size < 1 << 62:
-        raise CommandError("--budget: more than nothing, or none")
+        raise CommandError("--budget must be above zero, or none")
     return size
 
 
@@ -142,6 +146,6 @@ def _lines(store: StoreSize) -> list[str]:
     lines += [f"  {rate_of(rate)}" for rate in dict.fromkeys((found.week, found.day)) if rate]
     if store.stuck:
         lines.append(f"no room can be made: {store.stuck}")
-    lines.append("where the store fills:")
+    lines.append("when the store is full:")
     steps = order_of_sacrifice(store.budget_bytes, store.protect)
     return lines + [f"  {number}. {step}" for number, step in enumerate(steps, 1)]

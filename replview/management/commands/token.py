@@ -16,20 +16,23 @@ from replview.store.write.access_record import note
 class Command(Actions, InstanceCommand):
     """The command that manages API tokens."""
 
-    help = "Create, list or revoke the tokens with which programs use the API."
+    help = "Create, list and revoke API tokens."
+    examples = ("replview token create nightly-export --days 90", "replview token list")
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of ``create``, ``list`` and ``revoke``."""
-        create = actions.add_parser("create", help="make a token and show it, once")
-        create.add_argument("name", metavar="NAME", help="what it is for")
-        create.add_argument("--user", metavar="USER", help="whose it is (default: the only user)")
-        create.add_argument("--days", type=int, metavar="N", help="good for so long (default: "
+        create = actions.add_parser("create", help="create a token and show it once")
+        create.add_argument("name", metavar="NAME", help="a name, such as the program that uses it")
+        create.add_argument(
+            "--user", metavar="USER", help="the account it acts for (default: the only one)"
+        )
+        create.add_argument("--days", type=int, metavar="N", help="valid for N days (default: "
                             "until it is revoked)")  # fmt: skip
         create.add_argument("--scope", choices=ApiToken.Scope.values, default="read",
                             help="what it may do (default: read)")  # fmt: skip
-        listing = actions.add_parser("list", help="all tokens, without the tokens themselves")
+        listing = actions.add_parser("list", help="list all tokens, without their secrets")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        revoke = actions.add_parser("revoke", help="make a token good for nothing, at once")
+        revoke = actions.add_parser("revoke", help="revoke a token at once")
         revoke.add_argument("name", metavar="NAME")
         revoke.add_argument("--user", metavar="USER")
 
@@ -51,7 +54,9 @@ class Command(Actions, InstanceCommand):
         note("changed_settings", subject=f"token {name} of {user}", details=details)
         self.say(token)
         self.stderr.write(
-            "Shown this once. Send it with every request: Authorization: Bearer " + token[:8] + "…"
+            "The token is shown only once. Send it with every request: Authorization: Bearer "
+            + token[:8]
+            + "…"
         )
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -66,7 +71,7 @@ class Command(Actions, InstanceCommand):
         if count == 0:
             raise CommandError(f"there is no token {options['name']}; see 'replview token list'")
         if count > 1:
-            raise CommandError(f"several users have a token {options['name']}: say --user")
+            raise CommandError(f"several users have a token {options['name']}: give --user")
         found.update(revoked_at=timezone.now())
         note("changed_settings", subject=f"token {options['name']}", details={"act": "revoked"})
         self.say(f"token {options['name']} is revoked")
@@ -83,7 +88,7 @@ def _user(name: str | None) -> User:
     if not found:
         raise CommandError("there is no user yet: replview createsuperuser")
     if len(found) > 1:
-        raise CommandError("there are several users: say whose it is with --user")
+        raise CommandError("there are several users: name one with --user")
     return found[0]
 
 

@@ -18,26 +18,24 @@ _WAIT_SECONDS = 120.0
 class Command(Actions, InstanceCommand):
     """The command that starts and ends troubles in the demo."""
 
-    help = "Make trouble in a running demo, to see what replview says: start, end, list."
+    help = "Cause a problem in a running demo, to see what replview shows."
+    examples = ("replview trouble list", "replview trouble start flood")
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of ``start``, ``end`` and ``list``."""
-        start = actions.add_parser("start", help="begin a trouble, and wait until it is there")
+        start = actions.add_parser("start", help="start a trouble, and wait until it shows")
         end = actions.add_parser("end", help="end a trouble, and wait until it is over")
         for action in (start, end):
             action.add_argument("name", metavar="NAME", choices=troubles.NAMES,
                                 help=", ".join(troubles.NAMES))  # fmt: skip
-            action.add_argument("--no-wait", action="store_true", help="only ask for it")
-        listing = actions.add_parser("list", help="all troubles and how far they are")
+            action.add_argument("--no-wait", action="store_true", help="do not wait")
+        listing = actions.add_parser("list", help="list all troubles and their state")
         listing.add_argument("--format", choices=["text", "json"], default="text")
 
     def handle(self, **options: Any) -> None:
         """Run the action; refuse it outside the demo."""
         if not settings.DEMO:
-            raise CommandError(
-                "this instance is no demo, and nobody makes trouble here: 'replview demo' has a "
-                "shop for that"
-            )
+            raise CommandError("this instance is no demo: start one with 'replview demo'")
         super().handle(**options)
 
     def _start(self, options: dict[str, Any]) -> None:

@@ -34,23 +34,24 @@ class Command(PlainCommand):
     """The command that runs replview in the foreground."""
 
     help = (
-        "Start replview's workers, scheduler and web server against the store and the broker named "
-        "by REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL (docs/reference/settings.md lists every "
-        "variable)."
+        "Start replview with your own store and broker. It starts the workers, the scheduler and "
+        "the web server. REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL name the two servers; "
+        "docs/reference/settings.md lists all variables."
     )
+    examples = ("replview up", "replview up --host 0.0.0.0 --receivers 2")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the options of ``up``."""
         option = parser.add_argument
         option("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-        option("--port", type=int, default=8642, help="of the pages (default: 8642)")
-        receivers = "workers for slots, a process each (default: 1)"
+        option("--port", type=int, default=8642, help="port of the web pages (default: 8642)")
+        receivers = "number of processes that receive slots (default: 1)"
         option("--receivers", type=int, default=1, metavar="N", help=receivers)
         data = "folder for logs and process files (default: .replview)"
         option("--data", default=settings.DATA_DIR, help=data)
-        only = "become this one process, for a process manager of your own (systemd, containers)"
+        only = "run only this process, for systemd or containers"
         option("--only", choices=KINDS, help=only)
-        option("--name", default="", help="with --only: of a worker, where several share a host")
+        option("--name", default="", help="with --only: the worker's name, if several share a host")
 
     def handle(self, **options: Any) -> None:
         """Run until stopped; a problem prints one line and exits with status 1."""
@@ -75,7 +76,9 @@ class Command(PlainCommand):
     def _run_alone(self, **options: Any) -> None:
         """Check the environment, migrate the store, and become the chosen process."""
         if options["receivers"] != 1:
-            raise CommandError("--only receivers starts one worker: start several, each its --name")
+            raise CommandError(
+                "--only receivers starts one worker: start several, each with a --name"
+            )
         folder = DataFolder(options["data"])
         check_environment(options["host"])
         folder.create()
@@ -95,7 +98,7 @@ def first_admin_line(url: str) -> str:
     if code is None:
         return ""
     there = f"{url}/setup/{code}/"
-    return f"There is no admin yet: make the first one, within 24 hours, at {there}"
+    return f"There is no admin yet: create the first one within 24 hours at {there}"
 
 
 def url_of_pages(host: str, port: int) -> str:
@@ -152,8 +155,8 @@ def check_store(url: str) -> None:
         raise StackProblem(cause, "Check REPLVIEW_STORE_URL and that the database exists") from None
     if pids != [pids[0], pids[1], pids[1], pids[0]] * 2 or pids[0] == pids[1]:
         # Session locks and settings would be lost, or shared with other clients.
-        cause = "a pooler before the store gives each transaction another session of the server"
-        remedy = "Point REPLVIEW_STORE_URL at the server itself, or at a pool_mode = session"
+        cause = "a pooler in front of the store gives each transaction another server session"
+        remedy = "Point REPLVIEW_STORE_URL at the server itself, or use pool_mode = session"
         raise StackProblem(cause, remedy)
     may_create, is_standby = row or (False, False)
     if is_standby:
@@ -182,14 +185,14 @@ def check_hardened(host: str) -> None:
         raise StackProblem("REPLVIEW_SECRET_KEY is a placeholder", _MAKE_ONE)
     if len(key) < _LEAST_CHARACTERS or len(set(key)) < _LEAST_DIFFERENT:
         raise StackProblem(
-            f"REPLVIEW_SECRET_KEY is shorter than {_LEAST_CHARACTERS} characters, or the same few "
-            "over and over",
+            f"REPLVIEW_SECRET_KEY has fewer than {_LEAST_CHARACTERS} characters, or only a few "
+            "different ones",
             _MAKE_ONE,
         )
     if settings.DEBUG and not is_loopback(host):
         raise StackProblem(
-            f"REPLVIEW_DEBUG=1 shows settings and code to whoever comes, and {host} is open to "
-            "other machines",
+            f"REPLVIEW_DEBUG=1 shows settings and code to everybody, and {host} can be reached "
+            "from other machines",
             "Unset REPLVIEW_DEBUG, or listen on 127.0.0.1",
         )
 

@@ -43,18 +43,19 @@ class Command(PlainCommand):
     """The command that watches a source."""
 
     help = (
-        "Open the live page of a source on a TEMPORARY slot: when the watch ends, the slot is "
-        "gone from the source and what was seen is gone from the store."
+        "Show the live page of a database on a TEMPORARY slot. When the watch ends, the slot is "
+        "gone from the source, and what it received is deleted from the store."
     )
+    examples = ("replview watch 'host=db.example dbname=shop user=replview'",)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the DSN and the options of ``watch``."""
         dsn = "a libpq connection string, service=NAME or env:VARIABLE"
         parser.add_argument("dsn", metavar="DSN", help=dsn)
-        port = "of the pages, where no replview is running yet (default: 8642)"
+        port = "port of the web pages, if no replview is running yet (default: 8642)"
         parser.add_argument("--port", type=int, default=8642, help=port)
         add_plan_options(parser)
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
@@ -104,7 +105,7 @@ class Command(PlainCommand):
         for step in plan.statements:
             self.say(f"  and at its end: {step.undo};")
         if not self.confirm("Run this?", options["yes"]):
-            raise CommandError("nothing was done; name a publication with --publication")
+            raise CommandError("nothing was changed; name a publication with --publication")
         return plan
 
     def _start_and_watch(self, conninfo: str, options: dict[str, Any]) -> None:
@@ -140,4 +141,4 @@ class Command(PlainCommand):
                     watcher.send_signal(signal.SIGTERM)
                     watcher.wait()
         if watcher.returncode and not stack.stopping.is_set():
-            raise CommandError("the watch could not go on (see above)")
+            raise CommandError("the watch failed (see above)")

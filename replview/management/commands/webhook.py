@@ -19,22 +19,33 @@ URL_VARIABLE = "REPLVIEW_WEBHOOK_URL"
 class Command(Actions, InstanceCommand):
     """The command that manages webhooks."""
 
-    help = "Webhooks that receive alerts, as generic JSON or in Slack's form."
+    help = (
+        "Add, list, test and remove webhooks that receive alerts. Alerts are sent as generic JSON "
+        "or in Slack's form."
+    )
+    examples = (
+        "replview webhook add ops --url https://hooks.example/replview",
+        "replview webhook test ops",
+    )
 
     def add_actions(self, actions: Any) -> None:
         """Add the parsers of the actions on webhooks."""
-        add = actions.add_parser("add", help="add one, and show the secret that signs, once")
+        add = actions.add_parser("add", help="add a webhook, and show its signing secret once")
         add.add_argument("name", metavar="NAME")
-        add.add_argument("--url", metavar="URL", help="its address; '-' reads it from standard "
+        add.add_argument("--url", metavar="URL", help="'-' reads it from standard "
                          f"input (default: {URL_VARIABLE})")  # fmt: skip
         add.add_argument("--format", choices=Webhook.Format.values, default=Webhook.Format.JSON)
-        add.add_argument("--only-now", action="store_true", help="only what needs somebody now")
-        add.add_argument("--allow-private", action="store_true", help="loopback, private and "
-                         "link-local addresses may be called")  # fmt: skip
-        listing = actions.add_parser("list", help="all webhooks, with their hosts alone")
+        add.add_argument(
+            "--only-now", action="store_true", help="send only alerts that need somebody now"
+        )
+        add.add_argument("--allow-private", action="store_true", help="allow loopback, private "
+                         "and link-local addresses")  # fmt: skip
+        listing = actions.add_parser("list", help="list all webhooks, with host names only")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        for word, text in (("test", "send a test message now"),
-                           ("remove", "remove one, and the record of its deliveries")):  # fmt: skip
+        for word, text in (
+            ("test", "send a test message"),
+            ("remove", "remove a webhook and the record of its deliveries"),
+        ):
             actions.add_parser(word, help=text).add_argument("name", metavar="NAME")
 
     def _add(self, options: dict[str, Any]) -> None:
@@ -42,7 +53,7 @@ class Command(Actions, InstanceCommand):
         if url == "-":
             url = sys.stdin.readline()
         if not url.strip():
-            raise CommandError(f"name its address with --url, or in {URL_VARIABLE}")
+            raise CommandError(f"give the URL with --url, or in {URL_VARIABLE}")
         webhook, secret = add_webhook(
             options["name"],
             url,
@@ -54,7 +65,7 @@ class Command(Actions, InstanceCommand):
         self.say(secret)
         self.stderr.write(
             f"{webhook.name} ({webhook.host}) receives alerts from now on. The secret above "
-            "signs what is sent; it is shown this once."
+            "signs each message; it is shown only once."
         )
 
     def _list(self, options: dict[str, Any]) -> None:
