@@ -278,11 +278,9 @@ def empty_words(row: TransactionRow, shown: Shown, changes: ChangesPage) -> dict
 
 def apart_words(row: TransactionRow, slot: Slot) -> list[str]:
     """Return a sentence for each thing the transaction did that is not among its changes."""
-    if row.state in ("snapshot", "message"):
+    if row.state in ("snapshot", "message") or not row.aborted_changes:
         return []
-    kept = ""
-    if row.aborted_changes:
-        kept = ": hidden, and deleted once the transaction has ended"
-        if slot.keep_aborted:
-            kept = ": shown among the changes, struck through"
+    kept = ": hidden, and deleted once the transaction has ended"
+    if slot.keep_aborted:
+        kept = ": shown among the changes, struck through"
     return [f"{plural(row.aborted_changes, 'change')} rolled back to a savepoint{kept}."]

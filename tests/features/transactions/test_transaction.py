@@ -81,7 +81,7 @@ def test_it_says_who_did_what_and_whether_it_can_be_undone(
     assert data.sentence.rest == "Nothing rolled back; undo is possible for all 2 rows."
     assert "Any role could have sent it" in data.grade_words
     assert dict(data.context) == {"path": "/pay", "n": "[\n  1\n]"}
-    assert (data.not_undone, data.total) == ("", 2)
+    assert (data.not_undone, data.total, data.apart) == ("", 2, [])
 
     page = get(signed_in, made)
     said = heading(page)
@@ -260,6 +260,9 @@ def test_rolled_back_savepoints_are_counted_apart(signed_in: Client, history: Hi
     AbortedSubtransaction.objects.create(transaction_id=made, subxid=9)
     page = get(signed_in, made)
 
+    assert [words.split(":")[0] for words in page_of(made).apart] == [
+        "1 change rolled back to a savepoint"
+    ]
     assert "1 change rolled back to a savepoint" in heading(page)
     assert blocks(page) == [1]
     history.slot.keep_aborted = True
