@@ -37,8 +37,8 @@ _KNOWN: list[tuple[str, str, str, str]] = [
     (
         r"authentication method requirement",
         "weak_authentication",
-        "the server at {host} asks for the password in the clear or as MD5, and one that is kept "
-        "is sent to a new address by SCRAM alone",
+        "the server at {host} asks for the password in plain text or as MD5, but a stored "
+        "password is sent to a new address by SCRAM only",
         "Give the password together with the address; on the server: password_encryption = "
         "'scram-sha-256'",
     ),
@@ -117,7 +117,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
     (
         r"unsupported startup parameter: replication|replication.* not supported.*pgbouncer",
         "pooler",
-        "a connection pooler stands between: it does not pass replication connections on",
+        "a connection pooler is in between, which does not forward replication connections",
         "Give the address of the server itself, or " + THROUGH_SQL,
     ),
     (
@@ -129,7 +129,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
     (
         r"could not translate host name|Name or service not known|failed to resolve",
         "unknown_host",
-        "the host name {host} is not known here",
+        "the host name {host} cannot be resolved",
         "Correct the host in the address, or this machine's name resolution",
     ),
     (
@@ -164,7 +164,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
     (
         r"not support SSL|SSL was required",
         "tls",
-        "the server at {host} offers no TLS, which the address's sslmode asks for",
+        "the server at {host} offers no TLS, but sslmode of the address requires it",
         "On the server: ssl = on with a certificate, then SELECT pg_reload_conf()",
     ),
     (
@@ -212,11 +212,11 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
             way = "interface" if remedy.endswith(THROUGH_SQL) else ""
             return SourceProblem(code, cause.format(**found), remedy.format(**found), way)
     if error.sqlstate and error.sqlstate[:2] not in TEXTS_WITHOUT_VALUES:
-        cause = f"{names['host']} refused what was asked for (SQLSTATE {error.sqlstate})"
-        return SourceProblem("refused", cause, "Look into the server's log, which names the cause")
+        cause = f"{names['host']} refused the request (SQLSTATE {error.sqlstate})"
+        return SourceProblem("refused", cause, "See the server's log for the cause")
     lines = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["nothing"]
-    cause = f"{names['host']} refused the connection, saying: {lines[0].strip()[:200]}"
-    return SourceProblem("refused", cause, "Look into the server's log")
+    cause = f"{names['host']} refused the connection: {lines[0].strip()[:200]}"
+    return SourceProblem("refused", cause, "See the server's log")
 
 
 def first_line(error: psycopg.Error) -> str:

@@ -72,7 +72,7 @@ class WalLimit:
         then = {
             "server": "wal_removed, the slot is lost",
             "budget": "replview drops the slot",
-            "record": "alerts only, WAL goes on growing",
+            "record": "alerts only, WAL keeps growing",
         }[self.by]
         return f"{bytes_words(self.size_bytes)}: {then}"
 
@@ -140,7 +140,7 @@ BY_IDLE = "idle_replication_slot_timeout"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossEstimate:
-    """The seconds until a slot is lost: estimated, at the soonest and at the latest.
+    """The seconds until a slot is lost: estimated, at the earliest and at the latest.
 
     All three are infinite where no loss is in sight.
     """
@@ -173,7 +173,7 @@ class LossEstimate:
         if self.latest - self.soonest < 0.1 * self.seconds or self.seconds == math.inf:
             return ""
         if self.latest > _FORECAST_SECONDS:
-            return f"{age_words(self.soonest)} at the soonest"
+            return f"{age_words(self.soonest)} at the earliest"
         return f"{age_words(self.soonest)} to {age_words(self.latest)}"
 
 

@@ -56,7 +56,7 @@ def failover_of(server: ServerSlot, standbys: Standbys) -> Failover:
         return _of_copy(server)
     option = server.facts.get("failover")
     if not isinstance(option, bool):
-        return Failover(unknown="the server did not tell")
+        return Failover(unknown="the server did not report it")
     made = Failover()
     if option and standbys.waits_for_none:
         made.warning = WAITS_FOR_NONE
@@ -76,7 +76,7 @@ def _of_primary(made: Failover, found: list[OnStandby]) -> Failover:
     elif ready := [one.standby for one in found if one.ready]:
         made.words = f"yes, on {', '.join(ready)}"
     elif all(one.ready is None for one in found):
-        made.unknown = f"{', '.join(one.standby for one in found)} did not tell"
+        made.unknown = f"{', '.join(one.standby for one in found)} did not report it"
     else:
         made.words = "no: no standby has it ready"
     return made
@@ -98,15 +98,15 @@ def _line(one: OnStandby) -> StandbyLine:
         words = "ready: synced, permanent, valid"
         if not one.lacking:
             return StandbyLine(standby=one.standby, level="ok", words=words)
-        words += f"; but it lacks {', '.join(one.lacking)}: it does not follow any more"
+        words += f"; but it lacks {', '.join(one.lacking)}: it has stopped following"
         return StandbyLine(standby=one.standby, level="look", words=words)
     level = "unknown" if one.ready is None else "look"
     words = {
         "missing": "not there",
-        "not_synced": "a slot of its own stands in the way: not synced from this primary",
+        "not_synced": "a slot with this name exists there: not synced from this primary",
         "temporary": "still temporary: it is kept once its position is consistent there",
         "invalidated": f"invalidated there: {one.reason}",
-        "unknown": "unknown: the standby did not tell, or is older than 17",
+        "unknown": "unknown: the standby did not report it, or is older than 17",
     }[one.why]
     if one.lacking:
         words += f"; lacks {', '.join(one.lacking)}"
@@ -117,15 +117,15 @@ def _switch_on(server: ServerSlot) -> RemedyStep:
     """Return the step that sets ``failover``, for which there is only a replication command."""
     name = identifier(server.name)
     return RemedyStep(
-        "To have it survive a failover, over a replication connection",
+        "Enable failover, over a replication connection",
         f"ALTER_REPLICATION_SLOT {name} (FAILOVER true);",
-        "While nobody reads the slot; of a subscription: ALTER SUBSCRIPTION … SET (failover = "
+        "While the slot has no consumer; of a subscription: ALTER SUBSCRIPTION … SET (failover = "
         "true).",
     )
 
 
 _WAIT_FOR_A_STANDBY = RemedyStep(
-    "Have readers wait for the standby, on the primary",
+    "Let consumers wait for the standby, on the primary",
     f"ALTER SYSTEM SET synchronized_standby_slots = 'STANDBY_SLOT';\n{RELOAD}",
     "With the name of the standby's physical slot. While that standby is away, logical readers "
     "wait.",

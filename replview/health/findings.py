@@ -82,9 +82,9 @@ def _not_taken(slot: Slot, now: datetime) -> Health:
     late = now - slot.state_since > SILENT_AFTER
     return Health(
         level=Level.UNKNOWN,
-        title=f"{slot.name} has not been heard of yet.",
+        title=f"{slot.name} has no receiver yet.",
         cause=f"It waits for a worker to take it; one takes {SLOTS_PER_WORKER} slots at most.",
-        next_step="see that a worker for slots runs: replview up." if late else "",
+        next_step="check that a worker for slots runs: replview up." if late else "",
     )
 
 
@@ -101,7 +101,7 @@ def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Hea
         return Health(
             level=Level.IDLE,
             title=f"{source.name} is being removed.",
-            cause="It is gone once the records of its slots are deleted.",
+            cause="It is removed when the history of its slots is deleted.",
         )
     findings = list(slots)
     if source.problem_code:
@@ -115,8 +115,8 @@ def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Hea
     if not findings:
         return Health(
             level=Level.IDLE,
-            title="No slot yet.",
-            cause="Nothing of this source is recorded.",
+            title="No slots yet.",
+            cause="This source is not recorded.",
             next_step="add a slot.",
         )
     return worst(findings)
@@ -170,14 +170,14 @@ def _of_publications(slot: Slot, now: datetime) -> Iterator[Health]:
     if slot.published_tables == 0 and slot.plugin == "pgoutput":
         yield Health(
             level=Level.LOOK,
-            title=f"{slot.name} is sent no table.",
+            title=f"{slot.name} receives no table.",
             cause=f"Nothing is published by {' or '.join(slot.publications) or 'no publication'}.",
             next_step="publish tables on the source (ALTER PUBLICATION … ADD TABLE …).",
         )
     if lapse := lapse_of_late(slot, now):
         yield Health(
             level=Level.LOOK,
-            title=f"What {slot.name} is sent has changed.",
+            title=f"The published tables of {slot.name} have changed.",
             cause=lapse,
             next_step="take a baseline of the table, so that its rows are known again.",
         )
@@ -194,8 +194,8 @@ def _gone(slot: Slot, reading: SlotReading) -> Health | None:
     return Health(
         level=Level.NOW,
         title=f"{slot.name} is gone from the server.",
-        cause="Somebody dropped it, or the server is another one than before.",
-        next_step="create it anew; history will show a gap.",
+        cause="It was dropped, or the address leads to another server.",
+        next_step="create it again; history will show a gap.",
     )
 
 
@@ -215,14 +215,14 @@ def _stopped(slot: Slot, reading: SlotReading) -> Health:
     if slot.problem_code == GIVEN_UP:
         return Health(
             level=Level.IDLE,
-            title=f"{slot.name} was dropped on its source; its record is kept.",
-            cause=f"{problem}. The source keeps nothing for it.",
-            next_step="start it to create it anew, or remove it with its record.",
+            title=f"{slot.name} was dropped on its source; its history is kept.",
+            cause=f"{problem}. The source retains no WAL for it.",
+            next_step="start it to create it again, or remove it with its history.",
         )
     return Health(
         level=Level.LOOK,
         title=f"{slot.name} is stopped.",
-        cause="Nobody reads it, and the source keeps WAL for it."
+        cause="It has no consumer, and the source retains WAL for it."
         + idle_words(slot.source, reading),
         next_step="start it or remove it.",
     )
@@ -260,13 +260,13 @@ def _held_up(slot: Slot, problem: str, now: datetime) -> Health:
             level=Level.NOW,
             title=f"{slot.name} is stopped by a change that could not be stored.",
             cause=f"{why}Nothing after it is received.",
-            next_step="on the slot's page, try again once that is mended, or skip the transaction.",
+            next_step="on the slot's page, try again once that is fixed, or skip the transaction.",
         )
     failed = slot.state == Slot.State.FAILED
     return Health(
         level=Level.NOW if failed else Level.LOOK,
         title=f"{slot.name} does not receive: {problem or slot.problem_code}.",
-        cause=_retry(slot, now) or "It is not tried again by itself.",
+        cause=_retry(slot, now) or "It is not retried automatically.",
         next_step=_step(slot.problem_remedy),
     )
 
@@ -300,7 +300,7 @@ def _retry(slot: Slot, now: datetime) -> str:
         return ""
     if slot.retry_at <= now:
         return "Trying again now."
-    return f"Next try in {age_words(slot.retry_at - now)}."
+    return f"Next attempt in {age_words(slot.retry_at - now)}."
 
 
 def _clause(sentence: str) -> str:
@@ -353,7 +353,7 @@ def _watched_findings(
         yield Health(
             level=Level.UNKNOWN,
             title=f"{slot.name}: unknown for {_age(slot.seen_at, now)}.",
-            cause="The source did not tell since.",
+            cause="The source has not reported it since.",
         )
         return
     for finding in of_wal(slot.name, slot.source, reading, now, cause=cause):
@@ -363,7 +363,7 @@ def _watched_findings(
     if not (slot.physical or slot.synced):
         yield from of_conflict(slot.name, slot.source)
     if slot.active is None:
-        yield Health(level=Level.UNKNOWN, title=f"{slot.name}: unknown whether anybody reads it.")
+        yield Health(level=Level.UNKNOWN, title=f"{slot.name}: unknown whether it has a consumer.")
     elif slot.active:
         yield _read(slot, reading)
     else:
@@ -376,7 +376,7 @@ def _read(slot: ServerSlot, reading: SlotReading) -> Health:
     if behind_bytes is None:
         return Health(
             level=Level.UNKNOWN,
-            title=f"{slot.name}: unknown how far its reader is.",
+            title=f"{slot.name}: unknown position of its consumer.",
             cause="It has not confirmed a position yet.",
         )
     if behind_bytes > BEHIND_BYTES:
@@ -387,12 +387,12 @@ def _read(slot: ServerSlot, reading: SlotReading) -> Health:
         return Health(
             level=Level.IDLE,
             title=f"{slot.name} is idle.",
-            cause="The source writes no WAL; its reader has confirmed all of it.",
+            cause="The source writes no WAL; its consumer has confirmed everything.",
         )
     return Health(
         level=Level.OK,
         title=f"{slot.name} is caught up.",
-        cause=f"{bytes_words(behind_bytes)} to go, which is less than any reader is behind.",
+        cause=f"{bytes_words(behind_bytes)} to go, which is normal.",
     )
 
 
@@ -401,24 +401,24 @@ def _unread(slot: ServerSlot, reading: SlotReading, now: datetime) -> Health:
     if slot.synced:
         return Health(
             level=Level.OK,
-            title=f"{slot.name} is kept in step with the primary's.",
-            cause="It waits for a failover: nobody reads it here.",
+            title=f"{slot.name} is synchronized from the primary.",
+            cause="It waits for a failover and has no consumer here.",
         )
     if slot.reserves_none:
         return Health(
             level=Level.IDLE,
             title=f"{slot.name} was never used.",
-            cause="It retains no WAL until its first reader comes.",
+            cause="It retains no WAL until its first use.",
             next_step="drop it if nobody needs it.",
         )
-    reader = "no standby has streamed" if slot.physical else "nobody has read it"
+    reader = "no standby has streamed" if slot.physical else "it has had no consumer"
     since = slot.inactive_since
     retained = slot.retained_wal_bytes
     held = "unknown" if retained is None else bytes_words(retained)
     age = None if since is None else now - since
     minded = age is None or age > UNREAD_AFTER or (retained or 0) > BEHIND_BYTES
     unneeded = age is not None and age > FORGOTTEN_AFTER
-    step = "drop it if nobody needs it." if unneeded else "start its reader, or drop it."
+    step = "drop it if nobody needs it." if unneeded else "start its consumer, or drop it."
     when = "since an unknown time" if age is None else f"for {age_words(age)}"
     return Health(
         level=Level.LOOK if minded else Level.IDLE,
@@ -432,7 +432,7 @@ def _unread_words(slot: ServerSlot, now: datetime) -> str:
     """Return for how long nobody has read the slot, as the reason why its WAL grows."""
     if slot.active is not False or slot.inactive_since is None or slot.synced:
         return ""
-    reader = "No standby has streamed" if slot.physical else "Nobody has read it"
+    reader = "No standby has streamed" if slot.physical else "It has had no consumer"
     return f"{reader} for {age_words(now - slot.inactive_since)}. "
 
 

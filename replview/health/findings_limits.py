@@ -45,13 +45,14 @@ def of_idle(
     """
     timeout = idle_timeout(source) or 0
     late = loss.seconds <= timeout / 2
-    allows = f"{BY_IDLE} allows a slot {age_words(timeout)} without a reader"
+    allows = f"{BY_IDLE} allows a slot {age_words(timeout)} without a consumer"
     then = "which is over" if loss.at_checkpoint else "and the next checkpoint then invalidates it"
     return Health(
         level=Level.NOW if late and loss.seconds < LOSS_SOON_SECONDS else Level.LOOK,
         title=loss_title(name, loss),
         cause=f"{allows}, {then}.{later_words(source, reading, loss, slot)}",
-        next_step=f"let it be read{' at once' if loss.at_checkpoint else ''}, or raise {BY_IDLE}.",
+        next_step=f"let its consumer read it{' at once' if loss.at_checkpoint else ''}, or raise "
+        f"{BY_IDLE}.",
         loss_seconds=loss.seconds,
     )
 
@@ -74,7 +75,7 @@ def of_xids(name: str, reading: SlotReading) -> Iterator[Health]:
         title=f"{name} holds vacuum back by {_millions(age)} transactions.",
         cause=f"After about {_millions(max(XID_STOP - age, 0))} more the source takes no more "
         "writes: its XIDs would run out.",
-        next_step="let it be read, or drop it.",
+        next_step="let its consumer read it, or drop it.",
     )
 
 

@@ -45,7 +45,7 @@ REASONS = {
     "wal_removed": InvalidationCause(
         "The source removed WAL which the slot still needed: it retained more than "
         "max_slot_wal_keep_size.",
-        "Raise max_slot_wal_keep_size if the disk has room, or see that the slot is read.",
+        "Raise max_slot_wal_keep_size if the disk has room, or make sure that the slot is read.",
     ),
     "rows_removed": InvalidationCause(
         "This standby replayed that rows were removed which the slot still needed to decode.",
@@ -56,8 +56,8 @@ REASONS = {
         "Keep wal_level = logical on the primary.",
     ),
     "idle_timeout": InvalidationCause(
-        "Nobody read it for longer than idle_replication_slot_timeout.",
-        "Raise idle_replication_slot_timeout, or see that the slot is read more often.",
+        "It had no consumer for longer than idle_replication_slot_timeout.",
+        "Raise idle_replication_slot_timeout, or make sure that the slot is read more often.",
     ),
     "conflicting": InvalidationCause(
         "It conflicts with recovery on this standby: rows it needed were removed, or the "
@@ -66,7 +66,7 @@ REASONS = {
     ),
     "lost": InvalidationCause(
         "The source no longer has what the slot needs.",
-        "See that the slot is read, and that max_slot_wal_keep_size leaves it room.",
+        "Make sure that the slot is read, and that max_slot_wal_keep_size is large enough.",
     ),
 }
 
@@ -92,7 +92,7 @@ def lost(name: str, reading: SlotReading) -> Health | None:
         level=Level.NOW,
         title=f"{name} is {lost_short(reading.lost)}.",
         cause=explain(reading.lost).cause,
-        next_step="drop it and create it anew; history will show a gap.",
+        next_step="drop it and create it again; history will show a gap.",
     )
 
 
@@ -219,8 +219,8 @@ def _near_limit(
     what = f"the limit of {size}" if limit.by == "server" else f"its budget of {size}"
     end = {
         "server": "At the limit the slot is lost.",
-        "budget": "There replview drops the slot, to protect the database.",
-        "record": "There replview only alerts, to protect the record: WAL goes on growing.",
+        "budget": "At the budget replview drops the slot, to protect the database.",
+        "record": "At the budget replview only alerts, to protect the record: WAL keeps growing.",
     }[limit.by]
     cause = f"WAL grows {bytes_words(growing)}/s towards {what}." if growing > 0 else end
     if growing > 0 and limit.by != "server":
@@ -253,7 +253,7 @@ def behind_words(behind: int, growth: float | None) -> str:
         return f"{words}, catching up at {bytes_words(-growth)}/s, about {left} to go"
     if growth > STEADY_BYTES_PER_SECOND:
         return f"{words} and falling behind, by {bytes_words(growth)}/s"
-    return f"{words}, neither catching up nor falling back"
+    return f"{words}, neither catching up nor falling behind"
 
 
 def behind(reading: SlotReading, behind_bytes: int) -> Health:

@@ -192,17 +192,17 @@ def cause_of(
     """Return what holds a slot back; ``slot`` is given where replview receives it."""
     retained, behind = server.retained_wal_bytes or 0, server.behind_bytes or 0
     if server.lost:
-        return Cause(kind="lost", words="nothing any more: it is lost")
+        return Cause(kind="lost", words="nothing: it is lost")
     if server.synced:
         return Cause(kind="primary", words="the primary's slot, which it follows")
     if not _is_read(server, slot) and retained:
         words = f"the missing {'standby' if server.physical else 'consumer'}"
         rest = "" if behind <= BEHIND_BYTES else f" {bytes_words(behind)} of WAL are not confirmed."
-        sentence = f"Nobody reads it, and restart_lsn moves only while it is read.{rest}"
+        sentence = f"It has no consumer, and restart_lsn advances only while it is read.{rest}"
         return Cause(kind="nobody", words=words, sentence=sentence)
     if behind > BEHIND_BYTES and behind > retained * SHARE:
-        sentence = f"Its reader holds it: {bytes_words(behind)} of WAL are not confirmed yet."
-        words = f"its reader, with {bytes_words(behind)} to go"
+        sentence = f"Its consumer holds it: {bytes_words(behind)} of WAL are not confirmed yet."
+        words = f"its consumer, with {bytes_words(behind)} to go"
         return Cause(kind="reader", words=words, sentence=sentence)
     if server.physical or server.reserves_none:
         return Cause(kind="nothing", words="nothing")
@@ -226,8 +226,8 @@ def _of_open(server: ServerSlot, state: SourceState, now: datetime, slot: Slot |
     A transaction that is younger than the oldest row that the slot keeps is not the cause.
     """
     if state.looked_at is None:
-        why = "The source has not been looked at yet."
-        return Cause(kind="unknown", words="not looked at yet", sentence=why)
+        why = "The source has not been checked yet."
+        return Cause(kind="unknown", words="not checked yet", sentence=why)
     if not state.fresh:
         since = f"last seen {age_words(now - state.looked_at)} ago"
         return Cause(kind="unknown", words=since,
@@ -248,7 +248,7 @@ def _of_open(server: ServerSlot, state: SourceState, now: datetime, slot: Slot |
         )
         return Cause(kind="nothing", words="nothing", sentence=sentence)
     pins = f"{who} pins restart_lsn{since} and catalog_xmin"
-    sentence = f"{pins}: neither passes its beginning while it is open."
+    sentence = f"{pins}: neither advances past its beginning while it is open."
     return Cause(kind="transaction", words=holder.words, sentence=sentence, holder=holder)
 
 

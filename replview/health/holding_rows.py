@@ -54,7 +54,7 @@ def holding_of(slot: Slot, state: SourceState, now: datetime) -> Holding:
 
 def _slot_rows(horizon: dict[str, Any] | None) -> list[HoldingRow]:
     if horizon is None:
-        unknown = "not on the source when last looked at"
+        unknown = "not on the source at the last check"
         return [HoldingRow(name=name, unknown=unknown) for name in ("restart_lsn", "catalog_xmin")]
     lsn = horizon.get("restart_lsn") or ""
     rows = [
@@ -76,7 +76,7 @@ def _xmin_row(name: str, horizon: dict[str, Any], why: str) -> HoldingRow:
 def _prepared_row(holders: list[Holder], state: SourceState) -> HoldingRow:
     name = "Prepared transactions"
     if state.prepared is None:
-        return HoldingRow(name=name, unknown="not looked at yet")
+        return HoldingRow(name=name, unknown="not checked yet")
     prepared = [holder for holder in holders if holder.kind == "prepared"]
     if not prepared:
         return HoldingRow(name=name, text="none")
@@ -92,7 +92,7 @@ def _prepared_row(holders: list[Holder], state: SourceState) -> HoldingRow:
 def _running_row(holders: list[Holder], state: SourceState) -> HoldingRow:
     name = "Running transactions"
     if state.running is None:
-        return HoldingRow(name=name, unknown="not looked at yet")
+        return HoldingRow(name=name, unknown="not checked yet")
     running = [holder for holder in holders if holder.kind == "running"]
     if not running:
         return HoldingRow(name=name, text="none")
@@ -108,7 +108,7 @@ def _standby_row(state: SourceState) -> HoldingRow:
     name = "Standby feedback"
     known = state.holders.get("standbys")
     if known is None:
-        return HoldingRow(name=name, unknown="not looked at yet")
+        return HoldingRow(name=name, unknown="not checked yet")
     if not known:
         return HoldingRow(name=name, text="no standby")
     feeding = list(standbys(state))

@@ -74,14 +74,14 @@ def _pressed(server: ServerSlot, slot: Slot | None, reading: SlotReading) -> boo
 def _of_gone(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
     if slot is not None and slot.plugin == "pgoutput":
         yield RemedyStep(
-            _CREATE_AGAIN, _command("start", server), "It shows its statements, and asks."
+            _CREATE_AGAIN, _command("start", server), "It shows its statements and asks."
         )
     elif slot is not None:
         yield _create(server, slot)
 
 
 def _of_lost(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
-    yield RemedyStep("Drop it: it can never be read again", drop_statement(server))
+    yield RemedyStep("Drop it: it cannot be read any more", drop_statement(server))
     if not server.physical:
         yield _create(server, slot)
     yield RemedyStep(explain(server.lost).advice, "")
@@ -96,8 +96,8 @@ def _create(server: ServerSlot, slot: Slot | None) -> RemedyStep:
         given = given[: 5 if options[1] else 4]
     run = f"SELECT\n  pg_create_logical_replication_slot(\n    {', '.join(given)});"
     if slot is None:
-        return RemedyStep("Create it anew; its reader must copy the tables afresh", run)
-    note = f"If replview does not go on by itself: {_command('start', server)}"
+        return RemedyStep("Create it again; its consumer must copy the tables again", run)
+    note = f"If replview does not continue automatically: {_command('start', server)}"
     return RemedyStep(_CREATE_AGAIN, run, note)
 
 
@@ -112,8 +112,11 @@ def _of_holder(
     if holder.kind == "prepared":
         keep, discard = holder.ends
         where = f"In database {holder.database}. " if holder.database else ""
-        yield RemedyStep("End the prepared transaction that holds it: keep its changes", keep.sql,
-                         f"{where}Ask whoever prepared it which end is right.")  # fmt: skip
+        yield RemedyStep(
+            "End the prepared transaction that holds it: keep its changes",
+            keep.sql,
+            f"{where}Ask the application's owner whether to commit or roll back.",
+        )
         yield RemedyStep("Or discard them", discard.sql)
     else:
         [end] = holder.ends
@@ -142,13 +145,13 @@ def _win_time(server: ServerSlot, limit: WalLimit) -> RemedyStep:
         run = f"ALTER SYSTEM SET\n  max_slot_wal_keep_size = '{size}';\n{RELOAD}"
     else:
         run = f"{_command('set', server)} --wal-budget {size}"
-    return RemedyStep("Or win time, if the disk has room", run)
+    return RemedyStep("Or raise the limit, if the disk has room", run)
 
 
 def _let_idle() -> RemedyStep:
     run = f"ALTER SYSTEM SET\n  idle_replication_slot_timeout = '0';\n{RELOAD}"
-    note = "0 is no timeout, for no slot: set it back once the slot is read."
-    return RemedyStep("Or win time", run, note)
+    note = "0 is no timeout, for no slot: reset it once the slot is read."
+    return RemedyStep("Or raise the limit", run, note)
 
 
 def _set_limit(server: ServerSlot) -> RemedyStep:
@@ -159,15 +162,15 @@ def _set_limit(server: ServerSlot) -> RemedyStep:
     return RemedyStep(
         "Set a limit, so that no slot can fill the disk",
         f"ALTER SYSTEM SET\n  max_slot_wal_keep_size = '{_gigabytes(size)}';\n{RELOAD}",
-        "At the limit a slot is lost, and the database goes on.",
+        "At the limit a slot is lost, and the database keeps running.",
     )
 
 
 def _give_up(server: ServerSlot, slot: Slot | None, now: datetime) -> RemedyStep:
     if slot is not None:
-        return RemedyStep("Or give it up, with its record", _command("remove", server))
-    words = "Drop it, if nobody needs it" if forgotten(server, now) else "Or give it up"
-    return RemedyStep(f"{words}; its reader must then start anew", drop_statement(server))
+        return RemedyStep("Or remove it, with its history", _command("remove", server))
+    words = "Drop it, if nobody needs it" if forgotten(server, now) else "Or drop it"
+    return RemedyStep(f"{words}; its consumer must then start again", drop_statement(server))
 
 
 def _command(verb: str, server: ServerSlot) -> str:

@@ -99,14 +99,14 @@ class SourceState:
     ) -> OnSource:
         at = self.looked_at
         if at is None or not listed:
-            return OnSource(word="unknown", reason="not looked at yet", looked_at=at)
+            return OnSource(word="unknown", reason="not checked yet", looked_at=at)
         if not self.fresh:
             return OnSource(word="unknown", reason="the source was last seen", found=found,
                             looked_at=at)  # fmt: skip
         if found is not None:
             return OnSource(word="yes", found=found, looked_at=at)
         if since > at - timedelta(seconds=1):
-            return OnSource(word="later", reason="it came after the last look", looked_at=at)
+            return OnSource(word="later", reason="it arrived after the last check", looked_at=at)
         if not whole:
             return OnSource(word="unknown", reason="too many to be listed", looked_at=at)
         return OnSource(word="gone", looked_at=at)

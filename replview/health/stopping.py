@@ -21,7 +21,7 @@ from replview.health.watched import reading_of
 from replview.store.models import Slot, Source, WatchedSlot
 from replview.text.formats import age_words, bytes_words
 
-_GAP = "and the record has a gap"
+_GAP = "and history has a gap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ def limits_once_stopped(slot: Slot, now: datetime | None = None) -> tuple[str, .
     ends.sort(key=lambda end: math.inf if end.seconds is None else end.seconds)
     told = [end.sentence for end in ends]
     if len(ends) > 1 and any(end.seconds is None for end in ends):
-        told.append("Which of these limits comes first is unknown: so is the pace of WAL.")
+        told.append("It is unknown which limit comes first, because the WAL rate is unknown.")
     elif len(ends) > 1 and ends[0].seconds != math.inf:
-        told[0] = f"What comes first: {told[0][:1].lower()}{told[0][1:]}"
+        told[0] = f"First: {told[0][:1].lower()}{told[0][1:]}"
     if at_conflict_risk(slot.source):
         told.append("Its server is a standby with hot_standby_feedback = off: it invalidates the "
                     "slot as soon as the primary removes rows that the slot needs.")  # fmt: skip
@@ -65,7 +65,7 @@ def _by_idle(source: Source) -> list[End]:
     timeout = idle_timeout(source)
     if timeout is None:
         return []
-    allowed = f"{age_words(timeout)} without a reader (idle_replication_slot_timeout)"
+    allowed = f"{age_words(timeout)} without a consumer (idle_replication_slot_timeout)"
     told = f"The first checkpoint after {allowed} invalidates the slot, {_GAP}."
     return [End(told, float(timeout))]
 
@@ -98,7 +98,7 @@ def _seconds(reading: SlotReading, limit: WalLimit) -> float | None:
 def _in_words(seconds: float | None) -> str:
     if seconds is None or seconds == math.inf:
         return ""
-    return f", in about {age_words(seconds)} at the present pace of WAL,"
+    return f", in about {age_words(seconds)} at the present WAL rate,"
 
 
 def _unlimited(slot: Slot) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def _unlimited(slot: Slot) -> tuple[str, ...]:
     if dropped or idle_timeout(slot.source) is not None:
         return ()
     if size is None:
-        return ("Whether the server limits what a slot may hold is unknown.",)
+        return ("It is unknown whether the server limits retained WAL.",)
     if size >= 0:
         return ()
-    return ("No limit is set: a slot that nobody reads can fill the disk of the source.",)
+    return ("No limit is set: a slot without a consumer can fill the disk of the source.",)

@@ -79,7 +79,9 @@ def _health(
     """Return the health of the subscription, and the SQL that repairs it, if any."""
     if now - seen_at > STALE_AFTER:
         title = f"Unknown for {age_words(now - seen_at)}."
-        return Health(level=Level.UNKNOWN, title=title, cause="The source did not tell since."), ""
+        return Health(
+            level=Level.UNKNOWN, title=title, cause="The source has not reported it since."
+        ), ""
     if facts.get("subenabled") is False:
         why = ""
         if facts.get("subdisableonerr") is True and (errors := _counted(facts)):
@@ -88,7 +90,7 @@ def _health(
         return Health(
             level=Level.LOOK,
             title="Disabled: nothing is applied.",
-            cause=f"{why}Its slot on the publisher keeps WAL for it.",
+            cause=f"{why}Its slot on the publisher retains WAL for it.",
             next_step="enable it, or drop it with its slot.",
         ), f"ALTER SUBSCRIPTION {identifier(name)} ENABLE;"
     if (failing := _failing(facts, now)) is not None:
@@ -97,7 +99,7 @@ def _health(
         return Health(
             level=Level.LOOK,
             title="Its worker does not run.",
-            cause="It fails and is started anew, or the server lacks workers.",
+            cause="It fails and is restarted, or the server lacks workers.",
             next_step="see the server's log, and max_logical_replication_workers.",
         ), ""
     return _running(facts, now), ""
@@ -112,7 +114,7 @@ def _failing(facts: Mapping[str, object], now: datetime) -> Health | None:
     return Health(
         level=Level.LOOK,
         title=f"Fails: {_counted(facts) or 'errors'}, the last about {ago} ago.",
-        cause="Its worker is started anew and goes on where it stood.",
+        cause="Its worker is restarted and continues where it stopped.",
         next_step="see the server's log for the cause.",
     )
 
@@ -122,17 +124,17 @@ def _running(facts: Mapping[str, object], now: datetime) -> Health:
     if heard is not None and now - heard > SILENT_AFTER:
         return Health(
             level=Level.LOOK,
-            title=f"Has heard nothing of its publisher for {age_words(now - heard)}.",
+            title=f"Has received nothing from its publisher for {age_words(now - heard)}.",
             cause="Its worker runs.",
-            next_step="see whether the publisher can be reached.",
+            next_step="check whether the publisher can be reached.",
         )
     waiting = _to_confirm(facts)
     if waiting is None:
-        return Health(level=Level.UNKNOWN, title="Its worker runs; how far it is, is unknown.")
+        return Health(level=Level.UNKNOWN, title="Its worker runs; its position is unknown.")
     if waiting > _BEHIND_BYTES:
         title = f"Behind: {bytes_words(waiting)} received and not confirmed."
         return Health(level=Level.LOOK, title=title)
-    return Health(level=Level.OK, title="Applies as it receives.")
+    return Health(level=Level.OK, title="Caught up.")
 
 
 def _to_confirm(facts: Mapping[str, object]) -> int | None:

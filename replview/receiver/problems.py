@@ -16,9 +16,9 @@ from replview.catalog.problems import TEXTS_WITHOUT_VALUES, SourceProblem, expla
 from replview.receiver.storing.store_batch import StoreRefused
 from replview.receiver.storing.table_plans import TooManyVersions
 
-_BY_ITSELF = "Nothing to do: replview connects again by itself"
+_BY_ITSELF = "Nothing to do: replview reconnects automatically"
 _SET_LOGICAL = "ALTER SYSTEM SET wal_level = 'logical', then restart the server"
-_ASK_AGAIN = "Ask for the baseline again"
+_ASK_AGAIN = "Request the baseline again"
 
 #: Code → cause and remedy, as formats for the facts of ``trouble()``.
 TROUBLES = {
@@ -31,7 +31,7 @@ TROUBLES = {
     ),
     # The server did not answer a request for a keepalive.
     "silent": (
-        "the server does not answer any more (its host, or the network before it, is gone)",
+        "the server stopped answering (its host or the network is down)",
         _BY_ITSELF,
     ),
     "beyond_wal": (
@@ -51,15 +51,15 @@ TROUBLES = {
     "other_server": (
         "the connection leads to another server than before (a failover, or a pooler that was "
         "pointed elsewhere)",
-        "Nothing to do: replview looks at the slot there and goes on",
+        "Nothing to do: replview checks the slot there and continues",
     ),
     "store_full": (
         "the disk of replview's store is full",
-        "Free space there (or give the store a larger disk): receiving goes on by itself, nothing "
-        "was lost or confirmed; until then the source keeps the WAL",
+        "Free space there (or give the store a larger disk): receiving then continues, nothing "
+        "was lost or confirmed; until then the source retains the WAL",
     ),
     "internal": (
-        "replview itself failed ({kind})",
+        "internal error in replview ({kind})",
         "See the worker's log, and please report it; nothing was lost or confirmed",
     ),
     # The text of such an error may quote a value, so only its SQLSTATE is shown.
@@ -105,21 +105,20 @@ TROUBLES = {
         "pg_replication_slots WHERE slot_name = '{slot}'",
     ),
     "slot_missing": (
-        "the slot {slot} is not on the source any more",
-        "Remove it here (replview slot remove) and add it again; the changes in between are not "
-        "to be had",
+        "the slot {slot} is gone from the source",
+        "Remove it here (replview slot remove) and add it again; the changes in between are lost",
     ),
     # The slot's position is beyond the one that was confirmed from here.
     "slot_consumed": (
-        "somebody else advanced the slot {slot} beyond what was stored here",
-        "A slot has one reader: find the other one (a script with pg_logical_slot_get_changes, "
+        "another consumer advanced the slot {slot} beyond what was stored here",
+        "A slot has one consumer: find the other one (a script with pg_logical_slot_get_changes, "
         "another replview) and stop it, or give it a slot of its own",
     ),
     # The slot was invalidated: the WAL it needs is gone.
     "slot_lost": (
         "the slot {slot} is lost{why}: the server has removed WAL it needed",
         "Run SELECT pg_drop_replication_slot('{slot}'), remove it here and add it again; the "
-        "changes in between are not to be had from this server",
+        "changes in between are lost",
     ),
     "too_few_slots": (
         "all of the server's {setting} are in use",
@@ -127,25 +126,25 @@ TROUBLES = {
     ),
     # The problems from here on keep a baseline from being read.
     "standby": (
-        "the source is a standby, whose snapshots cannot be tied to a position of the WAL",
+        "the source is a standby, whose snapshots have no WAL position",
         "Add the primary as a source with a slot of its own, and take the baseline there",
     ),
     # Another plugin's stream has other columns and texts than a baseline would have.
     "other_plugin": (
-        "the slot speaks {plugin}, and a baseline is read as pgoutput would send its rows",
+        "the slot uses {plugin}, and a baseline is read as pgoutput would send its rows",
         "Add a slot of pgoutput for this source",
     ),
     # The source's positions do not compare with those of the record.
     "other_cluster": (
         "the source is another cluster, or on another timeline, than the slot's record is of",
-        "Once the slot is received from it, a new record begins: ask again then",
+        "Once the slot is received from it, a new incarnation starts: request it again then",
     ),
     "life_ended": (
         "a new record of the slot began while the table was read, and positions do not compare "
         "across it",
         _ASK_AGAIN,
     ),
-    "no_such_table": ("there is no table {table} any more", "Name another"),
+    "no_such_table": ("table {table} does not exist any more", "Name another"),
     # The slot would not receive later changes of the table.
     "not_published": ("{table} is not published to this slot (publications: {names})", "{remedy}"),
     "locked": (
@@ -161,7 +160,7 @@ TROUBLES = {
         "GRANT SELECT ON {quoted_table} TO {quoted_role}",
     ),
     "row_security": (
-        "{table} has row-level security, under which role {role} would see a part of its rows and "
+        "{table} has row-level security, so role {role} might see only some of its rows and "
         "not know it",
         "ALTER ROLE {quoted_role} BYPASSRLS",
     ),

@@ -1,4 +1,4 @@
-"""Which slots can be looked into, on every version."""
+"""Which slots can be peeked, on every version."""
 
 import pytest
 from psycopg import sql

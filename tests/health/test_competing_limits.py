@@ -1,4 +1,4 @@
-"""Which of a slot's limits ends it first: WAL kept, our own budget, time without a reader."""
+"""Which of a slot's limits ends it first: WAL kept, our own budget, time without a consumer."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -136,11 +136,15 @@ def test_pages_say_the_first_limit_what_to_do_and_the_next_one() -> None:
     assert health.level == Level.NOW
     assert health.title == "theirs is lost at the source's next checkpoint."
     assert health.cause == (
-        "Nobody has read it for 1\xa0min\xa030\xa0s. idle_replication_slot_timeout allows a slot "
-        "1\xa0min without a reader, which is over. That comes before max_slot_wal_keep_size, which "
+        "It has had no consumer for 1\xa0min\xa030\xa0s. idle_replication_slot_timeout "
+        "allows a slot "
+        "1\xa0min without a consumer, which is over. That comes before "
+        "max_slot_wal_keep_size, which "
         "would end it in about 50\xa0min."
     )
-    assert health.next_step == ("let it be read at once, or raise idle_replication_slot_timeout.")
+    assert health.next_step == (
+        "let its consumer read it at once, or raise idle_replication_slot_timeout."
+    )
     assert (health.loss_seconds, health.loss_by) == (0, BY_IDLE)
 
     running = health_of(watched(40, make_source()))
@@ -163,7 +167,8 @@ def test_our_stopped_slot_says_at_once_when_the_timeout_ends_it() -> None:
 
     assert health.title == "ours is stopped."
     assert health.cause == (
-        "Nobody reads it, and the source keeps WAL for it. idle_replication_slot_timeout ends it "
+        "It has no consumer, and the source retains WAL for it. "
+        "idle_replication_slot_timeout ends it "
         "in about 58\xa0min."
     )
 

@@ -141,7 +141,7 @@ def test_a_copy_that_no_longer_follows_says_so(pair: Pair, watched: Watched) -> 
     one = watched.told()
 
     assert (one.ready, one.lacking) == (True, ("sync_replication_slots",))
-    assert "lacks sync_replication_slots: it does not follow any more" in watched.page()
+    assert "lacks sync_replication_slots: it has stopped following" in watched.page()
 
 
 def test_a_copy_that_is_not_there_says_what_the_standby_lacks(pair: Pair, watched: Watched) -> None:

@@ -49,7 +49,7 @@ def test_a_slot_that_waits_says_how_many_a_worker_takes() -> None:
     health = slot_health(waits, CALM, None, NOW)
     assert health.level == Level.UNKNOWN
     assert health.cause == "It waits for a worker to take it; one takes 8 slots at most."
-    assert health.next_step == "see that a worker for slots runs: replview up."
+    assert health.next_step == "check that a worker for slots runs: replview up."
 
 
 def test_where_no_worker_has_room_the_limit_and_the_remedy_are_named() -> None:
@@ -77,7 +77,7 @@ def test_a_lapse_of_publication_is_told_for_ten_minutes() -> None:
     slot = make_slot(lapse_text=lapse, lapse_noted_at=NOW - timedelta(minutes=9))
     health = slot_health(slot, CALM, None, NOW)
     assert (health.level, health.cause) == (Level.LOOK, lapse)
-    assert health.title == "What replview is sent has changed."
+    assert health.title == "The published tables of replview have changed."
     later = NOW + timedelta(minutes=2)
     again = replace(CALM, sampled_at=later)
     slot.heartbeat_at = slot.last_stored_at = later
@@ -88,7 +88,7 @@ def test_a_slot_that_is_sent_no_table_says_by_which_publications() -> None:
     silent = {"last_stored_at": NOW - timedelta(minutes=2), "published_tables": 0}
     health = slot_health(make_slot(publications=["p", "q"], **silent), CALM, None, NOW)
     assert health.level == Level.LOOK
-    assert health.title == "replview is sent no table."
+    assert health.title == "replview receives no table."
     assert health.cause == "Nothing is published by p or q."
     assert level(make_slot(plugin="wal2json", **silent)) == Level.IDLE
 
@@ -102,7 +102,7 @@ def test_a_source_that_does_not_answer_is_unknown_with_the_reason() -> None:
 
     assert health.level == Level.UNKNOWN
     assert health.title == "Unknown for 41\xa0s: no server answers at shop.example."
-    assert "Next try in 12\xa0s." in health.cause
+    assert "Next attempt in 12\xa0s." in health.cause
 
 
 def test_a_trouble_that_stays_needs_you_now_and_says_the_remedy() -> None:
@@ -160,4 +160,4 @@ def test_a_source_is_as_its_worst_slot() -> None:
              for desired in ("running", "stopped", "running")]  # fmt: skip
 
     assert source_health(Source(name="shop"), slots, NOW).level == Level.LOOK
-    assert source_health(Source(name="shop"), [], NOW).title == "No slot yet."
+    assert source_health(Source(name="shop"), [], NOW).title == "No slots yet."

@@ -98,13 +98,13 @@ def test_an_idle_slot_is_lost_at_the_next_checkpoint_as_every_page_says(
     assert "lost at the next checkpoint, by idle_replication_slot_timeout" in page
     assert "idle_replication_slot_timeout of 1\xa0s runs since" in page
     source_page = signed_in.get("/sources/shop/").content.decode()
-    assert "1\xa0s without a reader" in source_page.split("<dt>Idle limit</dt>")[1][:60]
+    assert "1\xa0s without a consumer" in source_page.split("<dt>Idle limit</dt>")[1][:60]
     listed = StringIO()
     call_command("slot", "list", stdout=listed)
     assert "ours is lost at the source's next checkpoint." in listed.getvalue()
     assert "raise idle_replication_slot_timeout" in listed.getvalue()
     assert alerts_of_a_loss() == [
-        f"shop/{name} is lost at the source's next checkpoint: nobody reads it, and "
+        f"shop/{name} is lost at the source's next checkpoint: it has no consumer, and "
         "idle_replication_slot_timeout is 1 s."
         for name in ("ours", "theirs")
     ]
@@ -133,9 +133,9 @@ def test_before_a_stop_every_limit_is_named_and_which_comes_first(
     slot.save()
     assert sample_source(shop) is None
     slot = Slot.objects.select_related("source").get()
-    idle = ("first checkpoint after 1\xa0h without a reader (idle_replication_slot_timeout) "
-            "invalidates the slot, and the record has a gap.")  # fmt: skip
+    idle = ("first checkpoint after 1\xa0h without a consumer (idle_replication_slot_timeout) "
+            "invalidates the slot, and history has a gap.")  # fmt: skip
     unknown = plan_stop(slot).consequences[1:-1]
     assert unknown[0] == f"The {idle}"
-    assert unknown[-1].startswith("Which of these limits comes first is unknown")
+    assert unknown[-1].startswith("It is unknown which limit comes first")
     assert len(unknown) == 4

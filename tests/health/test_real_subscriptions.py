@@ -96,7 +96,7 @@ def test_whoever_asks_is_told_the_same_of_one_that_applies(subscriber: Subscribe
         assert ("confl_insert_exists" in seen) == (subscriber.version >= 18)
     assert [set(seen) for seen in told[1:]] == [set(told[0])] * 2
     page = subscriber.page()
-    assert "Applies as it receives." in page
+    assert "Caught up." in page
     assert "none" in page, "no error"
     assert ("unknown: needs 18" in page) == (subscriber.version < 18)
 

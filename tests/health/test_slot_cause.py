@@ -193,10 +193,10 @@ def test_steps_and_health_give_the_same_statement() -> None:
     [
         ({"retained_wal_bytes": 40 * MB, "active": False}, look(), "the missing consumer"),
         ({"retained_wal_bytes": 40 * MB, "unconfirmed_wal_bytes": 38 * MB}, look(),
-         "its reader, with 38\xa0MB to go"),
+         "its consumer, with 38\xa0MB to go"),
         ({"retained_wal_bytes": 1 * MB}, look(running=[], prepared=[]), "nothing"),
-        ({"retained_wal_bytes": 1 * MB}, SourceState(None, NOW), "not looked at yet"),
-        ({"wal_status": "lost"}, look(), "nothing any more: it is lost"),
+        ({"retained_wal_bytes": 1 * MB}, SourceState(None, NOW), "not checked yet"),
+        ({"wal_status": "lost"}, look(), "nothing: it is lost"),
     ],
 )  # fmt: skip
 def test_what_holds_it(values: dict[str, Any], state: SourceState, words: str) -> None:

@@ -34,7 +34,7 @@ def pair() -> Iterator[Pair]:
 
 @pytest.fixture
 def shop(pair: Pair) -> Source:
-    """The primary's database as a source that was looked at."""
+    """The primary's database as a source that was searched."""
     SourceDatabase(pair.primary, "shop").run("CREATE TABLE orders (id int PRIMARY KEY)")
     row = Source(name="shop")
     set_dsn(row, pair.primary.dsn("shop"))

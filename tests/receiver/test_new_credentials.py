@@ -26,7 +26,7 @@ def test_the_receiver_goes_on_with_them(record, source) -> None:
     stop = threading.Event()
 
     def worker() -> None:
-        """As beat has it: whenever nobody reads the slot, somebody begins."""
+        """As beat has it: whenever the slot has no consumer, somebody begins."""
         while not stop.wait(0.1):
             receive(slot.pk, owner="test", stop=stop, conninfo_of=conninfo_of)
 

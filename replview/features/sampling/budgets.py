@@ -94,9 +94,9 @@ def _warn(slot: Slot, retained_bytes: int) -> None:
     if share < _HALF:
         text = f"Retains {sizes}: well below half again."
     elif slot.protect == Slot.Protect.DATABASE:
-        text = f"Retains {sizes}: at the limit replview drops the slot, and the record has a gap."
+        text = f"Retains {sizes}: at the limit replview drops the slot, and history has a gap."
     else:
-        text = f"Retains {sizes}: nothing is dropped (protect the record); mind the source's disk."
+        text = f"Retains {sizes}: nothing is dropped (protect the record); watch the source's disk."
     slot_budget.log_budget(slot, text, warned=share >= _HALF, retained_wal_bytes=retained_bytes)
 
 
@@ -215,7 +215,7 @@ def _cause(slot: Slot, retained_bytes: int | None) -> str:
 
 def _remedy(slot: Slot) -> str:
     return (
-        f"replview slot start {slot.source.name} {slot.name} creates it anew (history has a gap "
+        f"replview slot start {slot.source.name} {slot.name} creates it again (history has a gap "
         "until then); replview slot set gives it a larger budget"
     )
 

@@ -180,7 +180,7 @@ def read_source(source: Source, kept: KeptConnections) -> SampleResult | SourceP
     except SourceProblem as error:
         return error
     except UNUSABLE as error:
-        return SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
+        return SourceProblem("bad_dsn", str(error), "Fix that, or change its credentials")
 
 
 def store(
