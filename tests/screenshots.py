@@ -104,7 +104,7 @@ STATUS = f"{SLOT}&table=public.orders&where=status%3A+*+-%3E+*"
 PICTURES = (
     Picture("overview", "/"),
     Picture("live", "/live/", until_gone("Connecting.")),
-    Picture("in-flight", "/in-flight/", until_not("Nothing is in flight")),
+    Picture("in-flight", "/in-flight/", until_not("No transaction is in flight")),
     Picture("transactions", "/transactions/"),
     Picture(
         "transaction",

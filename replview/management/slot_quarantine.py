@@ -60,7 +60,7 @@ def _decide(row: Quarantine, typed: str | None) -> str:
          source_id=row.slot.source_id, details={"quarantine": row.pk})  # fmt: skip
     if typed is None:
         return "the receiver tries again within a second or two"
-    return f"{thing(row)} will never be in this record; the gap is recorded under the name of {who}"
+    return f"{thing(row)} will never be stored; the gap is recorded under the name of {who}"
 
 
 def _lines_of(row: Quarantine) -> list[str]:

@@ -114,7 +114,7 @@ def _rhythm(choice: Choice) -> str:
     age = f"longer than {choice.after_hours:g} h ago" if choice.after_hours else "a moment ago"
     often = f"every {choice.every_seconds / 3600:.3g} h" if choice.every_seconds else "at once"
     return (
-        f"What was stored {age} goes there: whole days once they are over, the rest {often}. "
+        f"History {age} is archived: whole days once they are over, the rest {often}. "
         "A day is deleted here only after all of it is there and was counted."
     )
 

@@ -89,8 +89,8 @@ def check_confirmed(request: HttpRequest, act: Plan) -> None:
     if request.POST.get("shown", "") != digest_of(act):
         raise SourceProblem(
             "changed",
-            "what would be done is not what was shown",
-            "Look at it once more and confirm that; nothing was changed",
+            "the plan has changed since it was shown",
+            "Review it and confirm again; nothing was changed",
         )
     act.check_typed(request.POST.get("typed", "")[:200])
 

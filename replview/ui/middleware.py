@@ -91,7 +91,7 @@ class SlowStatementMiddleware(MiddlewareMixin):
             return None
         seconds = settings.WEB_STATEMENT_SECONDS
         if request.path.startswith("/api/"):
-            message = f"the store did not answer within {seconds} s: ask for less at once"
+            message = f"the store did not answer within {seconds} s: narrow the request"
             return JsonResponse({"error": message, "remedy": ""}, status=503)
         # Render without the request, because the shell around each page queries the store, too.
         return HttpResponse(render_to_string("503.html", {"seconds": seconds}), status=503)
@@ -109,9 +109,9 @@ class ApiFailureMiddleware(MiddlewareMixin):
             # The server's message may contain values.
             cause = type(error.__cause__ or error).__name__
             logger.error("%s: the store failed (%s)", request.path, cause)
-            said = {"error": "the store does not answer as it should", "remedy": "try again"}
+            said = {"error": "the store returned an error", "remedy": "try again"}
             return JsonResponse(said, status=503)
         logger.error("%s failed", request.path, exc_info=error)
-        failed = f"replview itself failed ({type(error).__name__})"
+        failed = f"internal error in replview ({type(error).__name__})"
         remedy = "see the web server's log, and please report it"
         return JsonResponse({"error": failed, "remedy": remedy}, status=500)

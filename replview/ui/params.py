@@ -21,7 +21,7 @@ RANGES: dict[str, tuple[str, timedelta | None]] = {
     "30d": ("30 d", timedelta(days=30)),
     "all": ("all", None),
 }
-_ZERO_BYTE = "what was sent holds a zero byte, and no text in the store does"
+_ZERO_BYTE = "the request contains a zero byte, which the store cannot hold"
 
 
 def slot_asked_for(name: str) -> Slot | None:
@@ -105,7 +105,7 @@ class ZeroBytesMiddleware(MiddlewareMixin):
     def process_request(self, request: HttpRequest) -> None:
         """Raise ``Http404`` before any part of the path is looked up."""
         if "\0" in request.path_info:
-            raise Http404("there is no such address")
+            raise Http404("there is nothing at this address")
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """Return the answer where psycopg refused a text with a zero byte, else None."""

@@ -21,7 +21,7 @@ def parse_keep_for(text: str) -> int | None:
         return None
     found = re.fullmatch(r"([0-9]{1,6})\s*([dwy]?)(ays?|eeks?|ears?)?", word)
     if found is None:
-        raise ValueError(f"{text.strip()[:40]!r} is no time to keep: write 30d, 12w, or none")
+        raise ValueError(f"{text.strip()[:40]!r} is not a retention time: write 30d, 12w, or none")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -56,7 +56,7 @@ def size_typed(size: int | None) -> str:
 def has_words(forecast: SlotForecast) -> str:
     """Return ``it has about 43 MB``."""
     if forecast.store_bytes is None:
-        return "what it has is not counted yet"
+        return "its size is not counted yet"
     return f"it has about {bytes_words(forecast.store_bytes)}"
 
 
@@ -70,7 +70,7 @@ def keeping_words(keeping: Keeping) -> str:
 def loss_sentence(loss: RetentionLoss) -> str:
     """Return a sentence about what would be deleted."""
     if loss.nothing:
-        return "Nothing that is stored now would be deleted; what grows older is."
+        return "Nothing would be deleted now, only days that grow older."
     span = f"{loss.first}" if loss.first == loss.last else f"{loss.first} to {loss.last}"
     baselines = f", and {plural(loss.baselines, 'baseline')}" if loss.baselines else ""
     return (
@@ -89,9 +89,9 @@ def loss_notes(loss: RetentionLoss) -> list[str]:
     if loss.nothing:
         return notes
     if loss.archived:
-        notes.append("Each day goes only once the archive has it, and stays readable there.")
+        notes.append("Each day is deleted only after it is archived, and stays readable there.")
     else:
-        notes.append("There is no archive: what is deleted is gone for ever.")
+        notes.append("There is no archive: deleted days are lost.")
     return notes
 
 
@@ -107,7 +107,7 @@ def full_sentence(found: Forecast) -> str:
     """Return when the store is full: ``Its disk is full in 12 days at this rate.``."""
     rate = found.rate
     if rate is None:
-        return "When it is full is unknown: its growth is known after an hour."
+        return "The forecast is unknown: its growth is measured after an hour."
     if found.room_bytes is None:
         return (
             "When it is full is unknown: what its disk has left cannot be told from here, and it "
@@ -136,7 +136,7 @@ def slot_forecast_words(forecast: SlotForecast) -> str:
         return "its growth is unknown until a whole day is recorded"
     grows = f"grows by {bytes_words(forecast.bytes_per_day)} a day"
     if forecast.levels_off_bytes is None:
-        return f"{grows}, and keeps all of it"
+        return f"{grows}, and keeps everything"
     level = f"levels off at about {bytes_words(forecast.levels_off_bytes)}"
     if forecast.days_left is None:
         return f"{grows}; {level}"

@@ -124,15 +124,15 @@ def _say_no_key(start: Start) -> None:
     assert start.table is not None
     version = start.table.version
     identity = version.replica_identity if version else "unknown"
-    start.problem = f"Rows of {start.name} cannot be told apart."
+    start.problem = f"Rows of {start.name} cannot be identified."
     start.remedy = {
         "NOTHING": "Its replica identity is NOTHING: the server sends no key with a change. Give "
         "it a primary key, or an index as its identity.",
         "FULL": "Its replica identity is FULL and it has no primary key that is published: nothing "
         "says which columns make a row. A primary key would.",
         "DEFAULT": "It has no primary key, so under replica identity DEFAULT no key is sent. A "
-        "primary key would mend both.",
-    }.get(identity, "No key of it is kept: it has none, or the slot's rules mask it.")
+        "primary key would fix both.",
+    }.get(identity, "Its key is not stored: it has none, or the slot's rules mask it.")
 
 
 def _offer(start: Start) -> None:

@@ -61,7 +61,7 @@ def no_slot(
     idle: str,
     why: str,
     *,
-    cause: str = "No slot is known.",
+    cause: str = "No slots yet.",
     next: str = "add a source and a slot.",
     run: str = "replview source add shop postgresql://user@host/database",
 ) -> HttpResponse:
@@ -74,7 +74,7 @@ def no_record(request: HttpRequest, title: str, idle: str, does: str) -> HttpRes
     """Show a page of the record without slots; ``does``: ``lists every stored transaction``."""
     why = (f"This page {does}. Add a source and a slot to begin a record; the command shows first "
            "what it will do on the server.")  # fmt: skip
-    return no_slot(request, title, idle, why, cause="No slot is known, so nothing is recorded.")
+    return no_slot(request, title, idle, why, cause="There is no slot, so nothing is recorded.")
 
 
 def shell(request: HttpRequest) -> dict[str, object]:
@@ -216,7 +216,7 @@ def _health(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> Sco
         rest = known if retained is None else f"{bytes_words(retained)} retained"
     elif slot is not None:
         rate = slot.transactions_per_second
-        rest = "rate unknown" if rate is None else rate_words(rate)
+        rest = "measuring rate" if rate is None else rate_words(rate)
         lsn = slot.slot.checkpoint_lsn
     if (view := other or slot) is not None:
         return ScopeHealth(

@@ -112,7 +112,7 @@ def renames(
         alike = [o.type_id == n.type_id for o, n in zip(old, new, strict=False)]
         if len(old) != len(new) or (last and len(old) > 1):
             for column in (*old, *new):
-                notes[column.name] = "several at this place: a rename cannot be told"
+                notes[column.name] = "several at this position: a rename cannot be detected"
             continue
         for o, n, same_type in zip(old, new, alike, strict=True):
             if same_type and (last or all(alike)):
@@ -140,7 +140,7 @@ def _between(
 def _place_words(left: str, right: str, last: bool) -> str:
     if last:
         where = f"after {left}" if left else "the only place"
-        return f"same place, {where}, and type; dropped and added would look alike"
+        return f"same place, {where}, and type; it may have been dropped and added"
     where = f"between {left} and {right}" if left else f"before {right}"
     return f"same place, {where}, and type; a column added would stand last"
 

@@ -91,8 +91,8 @@ def test_production_settings_pass_django_s_own_check() -> None:
     [
         ("not-for-production-set-REPLVIEW_SECRET_KEY", False, "127.0.0.1", "placeholder"),
         ("changeme-changeme-changeme-changeme", False, "127.0.0.1", "placeholder"),
-        ("short", False, "127.0.0.1", "shorter than"),
-        ("abab" * 20, False, "127.0.0.1", "over and over"),
+        ("short", False, "127.0.0.1", "fewer than"),
+        ("abab" * 20, False, "127.0.0.1", "only a few different"),
         (KEY, True, "0.0.0.0", "REPLVIEW_DEBUG=1"),
         (KEY, True, "::", "REPLVIEW_DEBUG=1"),
         (KEY, True, "replview.example", "REPLVIEW_DEBUG=1"),
@@ -336,7 +336,7 @@ def test_a_statement_that_took_too_long_is_told_as_that(db) -> None:
 
     assert page.status_code == program.status_code == 503
     assert "30 seconds" in page.content.decode()
-    assert "ask for less" in json.loads(program.content)["error"]
+    assert "narrow the request" in json.loads(program.content)["error"]
     assert middleware.process_exception(RequestFactory().get("/"), ValueError()) is None
 
 

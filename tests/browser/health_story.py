@@ -27,7 +27,7 @@ def tell_health(slot: Slot) -> Alert:
             rule=rule, subject=f"slot:{watched.pk}", source=slot.source, slot=watched,
             state="cleared" if cleared else "firing", began_at=left, fired_at=left,
             cleared_at=cleared, value_fired=301, value_worst=6000, value_last=6000,
-            message=f"Nobody has read {slot.source.name}/{OTHER} for 5 min.",
+            message=f"{slot.source.name}/{OTHER} has had no consumer for 5 min.",
             rule_was={"name": rule.name, "severity": "now", "threshold": 300.0},
             detail={"name": f"{slot.source.name}/{OTHER}", "inactive_since": left.isoformat()},
         )

@@ -242,12 +242,12 @@ def test_what_is_cancelled_or_only_watched_leaves_nothing(
         press_primary(page)
         expect(page.locator(".ob-line-running")).to_contain_text("Create slot replview")
         expect(page.locator(".ob-line-running")).to_contain_text("waits for")
-        page.get_by_role("button", name="Cancel, take it back").click()
+        page.get_by_role("button", name="Cancel and undo").click()
         expect(heading(page)).to_have_text("Cancelled.")
     assert left_on(shop) == (set(), set())
     assert not Source.objects.exists()
 
-    page.get_by_role("link", name="Begin another way").click()
+    page.get_by_role("link", name="Start again").click()
     page.get_by_role("link", name="Watch a database").click()
     connect(page, shop)
     for step in ("check", "tables", "columns", "review"):

@@ -32,7 +32,7 @@ def prepared(gid: str) -> NewTransaction:
 def in_flight(page: Page, server: Server) -> Page:
     """The page with nothing in flight."""
     page.goto(f"{server.url}/in-flight/")
-    expect(page.locator("#sentence")).to_contain_text("Nothing is in flight.")
+    expect(page.locator("#sentence")).to_contain_text("No transaction is in flight.")
     return page
 
 
@@ -147,7 +147,7 @@ def test_what_is_read_stays_while_the_rest_is_renewed(in_flight: Page, feeder: F
     assert in_flight.evaluate("document.querySelector('.flight-body').scrollTop") == 400
     assert in_flight.evaluate("window.read.isConnected")
     feeder.end(opened, "aborted")
-    expect(in_flight.locator(".flight-changes-head")).to_contain_text("none of them counts")
+    expect(in_flight.locator(".flight-changes-head")).to_contain_text("rolled back")
     expect(in_flight.locator(".drawer .lifecycle-steps")).to_contain_text("aborted")
 
 
@@ -180,7 +180,7 @@ def test_the_text_filter_works_while_typing_and_stays_in_the_address(
     assert "q=app" in in_flight.url
     in_flight.locator(".flight-toolbar summary", has_text="State").click()
     in_flight.locator(".flight-toolbar a", has_text="streaming").click()
-    expect(in_flight.locator(".empty")).to_contain_text("None matches")
+    expect(in_flight.locator(".empty")).to_contain_text("No match")
     expect(in_flight.locator("#text")).to_have_value("app")
     in_flight.locator(".empty a").click()
     expect(opener(in_flight, "pears")).to_be_visible()

@@ -64,7 +64,7 @@ def test_two_versions_are_chosen_and_compared(
     page.click("[data-compare]")
     expect(page.locator("#from-menu .menu-list")).to_be_visible()
     page.keyboard.press("Escape")
-    page.click("[aria-label='Exchange before and after']")
+    page.click("[aria-label='Swap before and after']")
     expect(page.locator(".diff-dropped")).to_contain_text("note")
     page.click("text=Changed only")
     expect(page.locator(".diff-table tbody tr")).to_have_count(1)
@@ -76,7 +76,7 @@ def test_a_source_that_does_not_answer_keeps_nothing_back(
     page.goto(f"{server.url}/relations/{payments}/")
 
     expect(page.locator(".diff-table")).to_be_visible()
-    expect(page.locator("#now")).to_contain_text("Not asked:")
+    expect(page.locator("#now")).to_contain_text("The source was not queried:")
     expect(page.locator("#evidence")).to_contain_text("Recorded since")
     assert serious(page) == []
     page.set_viewport_size({"width": 390, "height": 844})

@@ -32,7 +32,7 @@ def test_it_writes_records_and_continues(history: History, run, tmp_path: Path) 
     said = run("export", slot=SLOT, to=str(tmp_path / "out"), name="nightly", since_last=True)
     assert "4 rows in" in said
     assert ids(tmp_path / "out") == ["1", "2", "3", "3"]
-    with pytest.raises(CommandError, match="nothing is new since export") as error:
+    with pytest.raises(CommandError, match="there is nothing new since export") as error:
         run("export", slot=SLOT, name="nightly", since_last=True)
     assert error.value.returncode == 2
 

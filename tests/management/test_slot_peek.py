@@ -79,7 +79,7 @@ def test_what_was_found_is_told_with_its_bound_and_what_is_unknown() -> None:
     text = "\n".join(found_lines(found, 1000, 5))
 
     assert "At least 2 transactions wait." in text
-    assert "its bound of 5\xa0s at 0/1F0" in text
+    assert "its limit of 5\xa0s at 0/1F0" in text
     assert "public.t  7 I" in text
     assert "XID OR GID" in text
     assert "757         committed" in text

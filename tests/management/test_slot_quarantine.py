@@ -67,7 +67,7 @@ def test_skip_needs_the_right_xid(run, slot: Slot) -> None:
     assert row.decision == ""
 
     text = run("slot", "quarantine", "shop", "mine", "--skip", "757")
-    assert "transaction 757 will never be in this record" in text
+    assert "transaction 757 will never be stored" in text
     row.refresh_from_db()
     assert row.decision == "skip"
 

@@ -198,7 +198,7 @@ def test_the_page_shows_it_and_looking_is_recorded(admin: Client, history: Histo
     assert (record.user_name, record.details) == ("ada", {"table": "public.orders"})
 
     empty = admin.get("/privacy/access/?user=nobody").content.decode()
-    assert "No record passes these filters" in empty
+    assert "No record matches these filters" in empty
     assert admin.get("/privacy/access/?before=x&range=x&action=x&via=%00").status_code == 200
 
 

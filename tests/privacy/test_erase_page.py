@@ -58,7 +58,7 @@ FORM = {"slot": "shop/replview", "rows": f"public.orders {PLANTED}\n", "why": "b
 def test_an_admin_looks_confirms_and_the_key_is_forgotten(admin: Client) -> None:
     address = admin.post("/privacy/erase/", FORM)["Location"]
     assert PLANTED not in address
-    assert "Looking what it would touch" in admin.get(address).text
+    assert "Counting what it would erase" in admin.get(address).text
     worked()
     page = admin.get(address).text
     assert "This would erase 1 change for good." in page

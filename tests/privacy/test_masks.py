@@ -261,7 +261,7 @@ def test_an_admin_looks_at_the_preview_and_adds_the_rule(history: History) -> No
     ]
     assert page.preview is None
     assert page.sentence == Sentence(
-        level="ok", title="1 mask rule in force.", cause="1 at ingest: what it matches is not kept."
+        level="ok", title="1 mask rule in force.", cause="1 at ingest: its values are not stored."
     )
     client.post(reverse("mask-remove", args=[rule.pk]))
     assert not MaskRule.objects.exists()
@@ -300,14 +300,14 @@ def test_the_page_of_masks_renders(history: History) -> None:
     mask(column="<b>x")
     page = spaced(client.get(reverse("masks"), {"column": "*", "table": "orders"}).text)
     assert "<b>2 mask rules in force.</b>" in page
-    assert "2 on display: kept, and shown to nobody." in page
-    assert "look at the rules that match nothing recorded." in page
+    assert "2 on display: values are stored, and shown to nobody." in page
+    assert "check the rules that match no recorded column." in page
     assert "Matches 1 column of 1 table." in page
     assert "&lt;i&gt;" in page
     assert "*.&lt;b&gt;x" in page
     assert "<i>" not in page
     assert "This rule would match 3 columns of 1 table" in page
-    assert "What is stored already stays in the store" in page
+    assert "Values stored before stay in the store" in page
     assert '<span class="mono">public.orders.id</span> is a part of a key' in page
     page = spaced(client.get(reverse("masks"), {"source": "elsewhere", "column": "<b>"}).text)
     assert "no source" in page

@@ -109,7 +109,7 @@ def test_as_of_on_the_page_is_what_the_table_held(asked, client, tmp_path, monke
     assert sorted((one["id"], one["status"]) for one in files.to_pylist()) == live
     page = client.get(f"/history/{row.pk}/").content.decode()
     assert "Done: more than 200 rows, answered by DuckDB in the worker." in page
-    assert "Complete: all that it takes is exported." in page
+    assert "Complete: all input is exported." in page
     assert row.result is not None
     assert {(int(one[0]), one[1]) for one in row.result["rows"]} <= set(live)
     log = client.get(f"/history/{row.pk}/log/").content.decode()
@@ -158,6 +158,6 @@ def test_what_keeps_a_job_from_running_is_said_with_its_remedy(
     )  # fmt: skip
     begun()
     row = ended()
-    assert (row.state, row.problem_cause) == ("failed", "nothing is exported there")
+    assert (row.state, row.problem_cause) == ("failed", "it has no export")
     assert row.problem_remedy
     assert not Path(row.output).exists()

@@ -290,10 +290,10 @@ def test_the_page_chooses_a_target_once_it_was_written_to(
     instance_settings.write("archive.after_hours", 24 * 30, "somebody")
     assert next_step() is None
     assert admin_client.post("/store/archive/now/").status_code == 302
-    assert "All of it was asked for" in admin_client.get("/store/").content.decode()
+    assert "Archiving everything was requested" in admin_client.get("/store/").content.decode()
     assert taken(days, 20) == 20
     page = admin_client.get("/store/").content.decode()
-    assert "All of it was asked for" not in page
+    assert "Archiving everything was requested" not in page
     viewer = Client()
     viewer.force_login(make_user("vera", "viewer"))
     assert (

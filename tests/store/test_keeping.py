@@ -1,4 +1,4 @@
-"""What each slot keeps: days go by age and by size, whole or in shares; what is left is right."""
+"""Retention by slot: days go by age and by size, whole or in shares; what is left is right."""
 
 import datetime as dt
 import time

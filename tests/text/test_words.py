@@ -42,7 +42,7 @@ def test_delays_and_rates() -> None:
 @pytest.mark.parametrize(
     ("text", "before", "run", "after"),
     [
-        ("Look into the server's log", "Look into the server's log", "", ""),
+        ("See the server's log", "See the server's log", "", ""),
         ("ALTER ROLE x LOGIN", "", "ALTER ROLE x LOGIN;", ""),
         ("ALTER ROLE x REPLICATION (or as managed)", "", "ALTER ROLE x REPLICATION;",
          "(or as managed)"),

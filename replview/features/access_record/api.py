@@ -48,7 +48,7 @@ def access_record(request: HttpRequest, words: Query[AccessWords]) -> dict[str, 
         raise BadRequest("not a cursor", "give back `older` of an earlier answer")
     times = TransactionFilter.from_words({"since": words.since, "until": words.until})
     if times.misread:
-        raise BadRequest(f"not understood: {', '.join(times.misread)}", "an ISO time, or an age")
+        raise BadRequest(f"not valid: {', '.join(times.misread)}", "an ISO time, or an age")
     wanted = AccessFilter(
         action=words.action, user=words.user, source=words.source, table=words.table,
         via=words.via, since=times.since_at, until=times.until_at,

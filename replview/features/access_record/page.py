@@ -123,7 +123,7 @@ class RecordLine:
     @property
     def who(self) -> str:
         """Return the account's name, or a phrase for a request without an account."""
-        return self.record.user_name or "nobody signed in"
+        return self.record.user_name or "not signed in"
 
     @property
     def tables(self) -> str:
@@ -155,8 +155,7 @@ class AccessPage:
     following_url: str
     choices: list[Menu]
     cause = (
-        "Who looked at rows, took some out or changed something. No line of it can be changed or "
-        "deleted."
+        "Who viewed rows, exported them or changed something. Entries cannot be changed or deleted."
     )
 
     @property

@@ -22,7 +22,7 @@ from replview.text.parsing import whole_number
 from replview.ui.params import Params
 
 _MAX_DAYS = 3650
-_THERE = "There is a token of this name already."
+_THERE = "A token with this name exists already."
 
 
 @page(GET, role=SIGNED_IN)
@@ -42,13 +42,13 @@ def password(request: HttpRequest) -> HttpResponse:
     if until is None and not authenticate(request, username=user.get_username(), password=old):
         until = locked_until(request, user.get_username())
         if until is None:
-            return _show(request, errors={"old": "This is not the present password."})
+            return _show(request, errors={"old": "The current password is wrong."})
     if until is not None:
         wait = age_words(until - timezone.now())
-        return _show(request, errors={"old": f"Too many failed tries. Try again in {wait}."})
+        return _show(request, errors={"old": f"Too many failed attempts. Try again in {wait}."})
     new = request.POST.get("new", "")
     if new != request.POST.get("again", ""):
-        return _show(request, errors={"again": "The two are not the same."})
+        return _show(request, errors={"again": "The two passwords differ."})
     try:
         accounts.change_password(user, new)
     except AccountProblem as problem:
@@ -80,14 +80,14 @@ def new_token(request: HttpRequest) -> HttpResponse:
     days, scope = sent.text("days"), request.POST.get("scope", "")
     errors: dict[str, str] = {}
     if not name:
-        errors["name"] = "A name is needed: what the token is for."
+        errors["name"] = "Enter a name, such as the program that uses the token."
     elif user.api_tokens.filter(name=name, revoked_at=None).exists():
         errors["name"] = _THERE
     whole = whole_number(days, digits=4) or 0
     if days and not 1 <= whole <= _MAX_DAYS:
         errors["days"] = f"Days from 1 to {_MAX_DAYS}, or empty."
     if scope not in ApiToken.Scope.values:
-        errors["scope"] = "Choose what it may do."
+        errors["scope"] = "Choose a scope."
     if errors:
         return _show(request, errors=errors)
     try:

@@ -28,9 +28,9 @@ _MOST = 500
 _ROLES = tuple(role.word for role in Role)
 _SCOPE_WORDS = {
     "metrics": "read /metrics, of every source",
-    "read": "read whatever this account may",
-    "export": "read, and ask for exports",
-    "operate": "whatever this account may, changes too",
+    "read": "read all that this account may see",
+    "export": "read, and create exports",
+    "operate": "read and change all that this account may",
 }
 
 
@@ -198,12 +198,12 @@ def build_account_page(user: User, problem: AccountProblem | None = None) -> Acc
 def _account_sentence(user: User, role: str) -> Sentence:
     name = user.get_username()
     if not user.is_active:
-        cause = "Nobody signs in with it, and its tokens are revoked."
+        cause = "It cannot sign in, and its tokens are revoked."
         return Sentence(level="idle", title=f"{name} is closed.", cause=cause)
     if role:
         return Sentence(level="ok", title=f"{name} has the role {role}.")
     title = f"{name} has no role and sees nothing."
-    return Sentence(level="look", title=title, next="Give it a role.")
+    return Sentence(level="look", title=title, next="give it a role.")
 
 
 def _source_names() -> list[str]:
@@ -232,5 +232,5 @@ def _sentence(rows: list[AccountRow]) -> Sentence:
         level="look" if lacking else "ok",
         title=f"{plural(lacking, 'account')} {verb} no role yet." if lacking else title,
         cause=f"{plural(admins, 'admin')} among them.",
-        next="Give a role, or close what nobody uses." if lacking else "",
+        next="give each a role, or close unused accounts." if lacking else "",
     )

@@ -174,13 +174,13 @@ def _role(request: HttpRequest) -> Role | None:
 def setup(request: HttpRequest, code: str) -> HttpResponse:
     """Create the first admin from a setup link, and sign this browser in."""
     if not is_good(code):
-        raise Http404("this address is no longer good")
+        raise Http404("this address has expired")
     errors: dict[str, str] = {}
     name = Params(request.POST).text("name", None, strip=False)
     if request.method == "POST":
         password = request.POST.get("password", "")
         if password != request.POST.get("again", ""):
-            errors["again"] = "The two are not the same."
+            errors["again"] = "The two passwords differ."
         else:
             try:
                 user = first_admin(code, name, password)
@@ -188,7 +188,7 @@ def setup(request: HttpRequest, code: str) -> HttpResponse:
                 errors[problem.field] = str(problem)
             else:
                 if user is None:
-                    raise Http404("this address is no longer good")
+                    raise Http404("this address has expired")
                 login(request, user, backend=_BACKEND)
                 return redirect("overview")
     page = SetupPage(errors=errors, name=name)

@@ -58,7 +58,7 @@ class ActorsQuery:
         """Return the time range in words, such as ``in the last 30 days``."""
         days = RANGES[self.range]
         if days is None:
-            return "in all of the record"
+            return "in the whole history"
         return "today (UTC)" if days == 1 else f"in the last {days} days"
 
 

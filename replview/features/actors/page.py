@@ -111,10 +111,10 @@ class ActorsPage:
         if not self.found.transactions or self.wanted.q:
             return ""
         if not self.found.unknown:
-            return "Of every transaction somebody said who it was."
+            return "Every transaction names its actor."
         percent = round(100 * self.found.unknown / self.found.transactions)
         unknown = plural(self.found.unknown, "transaction")
-        return f"Of {unknown} ({percent} %) nobody said who it was."
+        return f"Of {unknown} ({percent} %) the actor is unknown."
 
 
 def read_actors_page(slot: Slot, wanted: ActorsQuery, today: dt.date) -> ActorsPage:
@@ -209,7 +209,7 @@ class ActorPage:
             return f"{self.name} changed {plural(self.sums.changes, 'row')} in {tables} {span}"
         if self.actor:
             return f"No stored transaction {span} names “{self.actor}”."
-        return f"Every stored transaction {span} names somebody."
+        return f"Every stored transaction {span} names an actor."
 
     @property
     def known_by(self) -> str:
@@ -218,14 +218,14 @@ class ActorPage:
         if sums is None:
             return ""
         if not self.actor:
-            return f"Nothing in these {plural(sums.transactions, 'transaction')} says who it was."
+            return f"Nothing in these {plural(sums.transactions, 'transaction')} names an actor."
         if self.disagreeing:
             return f"Stamps contradict each other in {self.disagreeing} of the latest transactions."
         if sums.claimed and sums.stamped:
             verb = "is" if sums.stamped == 1 else "are"
             claimed = plural(sums.claimed, "transaction")
             return f"{claimed} claim it, {count_words(sums.stamped)} {verb} stamped."
-        return "The database stamped it." if sums.stamped else "The application said so: claimed."
+        return "The trigger stamped it." if sums.stamped else "The application named it (claimed)."
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:
@@ -352,7 +352,7 @@ def _short(value: object) -> str:
 
 
 def _name(table: TableSum) -> str:
-    return table_text(table.schema, table.table) if table.table else "a table not kept any more"
+    return table_text(table.schema, table.table) if table.table else "a deleted table"
 
 
 def _transactions(

@@ -50,6 +50,5 @@ def actor(request: HttpRequest) -> HttpResponse:
 
 
 def _no_slot(request: HttpRequest) -> HttpResponse:
-    cause = ("Actors are those of one slot's record. The command shows every statement before it "
-             "runs one.")  # fmt: skip
-    return no_slot(request, "Actors", "Nobody yet.", cause, run="replview slot add SOURCE SLOT")
+    cause = "Actors are listed by slot. The command shows every statement before running it."
+    return no_slot(request, "Actors", "No actors yet.", cause, run="replview slot add SOURCE SLOT")

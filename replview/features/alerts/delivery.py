@@ -129,7 +129,10 @@ def try_once(delivery: Delivery) -> tuple[str, int | None]:
     except WebhookRefused as error:
         return str(error), None
     except SecretKeyChanged:
-        return "the address was sealed with another REPLVIEW_SECRET_KEY: add the webhook anew", None
+        return (
+            "the address was encrypted with another REPLVIEW_SECRET_KEY: add the webhook again",
+            None,
+        )
     except TimeoutError:
         return "no answer in time", None
     except ssl.SSLError as error:

@@ -280,7 +280,7 @@ class _RuleRun:
         """End an alert because its subject is gone, or a more severe alert replaces it."""
         was = alert.state
         if graver := self.precedence.stands_for(self.rule, alert.subject):
-            alert.detail["over_because"] = f"“{graver.name}” now stands for it"
+            alert.detail["over_because"] = f"“{graver.name}” replaces it now"
         advance(alert, self.rule, None, self.now, gone=True)
         self.moved.append(alert)
         if alert.state == _State.CLEARED and was == _State.FIRING:

@@ -62,7 +62,7 @@ KINDS: dict[str, AlertKind] = {
         "Slot lost", Unit.YES_NO, Subject.SLOT,
         "The source removed WAL that the slot still needed, or invalidated the slot, or a "
         "slot that replview receives is no longer there.",
-        "Drop the slot and create it anew. What was committed in between is not in its "
+        "Drop the slot and create it again. What was committed in between is not in its "
         "stream: take a baseline, or initialise the subscriber again.",
     ),
     _K.TIME_TO_LOSS: AlertKind(
@@ -72,37 +72,37 @@ KINDS: dict[str, AlertKind] = {
         "one, five and ten minutes; or the source invalidates it because nobody reads it "
         "(idle_replication_slot_timeout). Foretold once a tenth of a size is used, or half of the "
         "timeout.",
-        "Let its consumer read on, raise the limit that is named, or drop the slot.", below=True,
+        "Let its consumer continue, raise the limit that is named, or drop the slot.", below=True,
     ),
     _K.RETAINED_SHARE: AlertKind(
         "Retained WAL, of its limit", Unit.SHARE, Subject.SLOT,
         "WAL that the source keeps for the slot, as a share of max_slot_wal_keep_size or of "
         "the slot's budget, whichever is smaller.",
-        "Let its consumer read on, raise the limit, or drop the slot.",
+        "Let its consumer continue, raise the limit, or drop the slot.",
     ),
     _K.RETAINED_WAL: AlertKind(
         "Retained WAL, without a limit", Unit.BYTES, Subject.SLOT,
         "WAL that the source keeps for a slot that neither max_slot_wal_keep_size nor a "
         "budget limits; of a single slot's own rule, in any case.",
-        "Let its consumer read on or drop the slot; set max_slot_wal_keep_size, so that it "
+        "Let its consumer continue or drop the slot; set max_slot_wal_keep_size, so that it "
         "cannot fill the disk.",
     ),
     _K.LAG: AlertKind(
         "Lag", Unit.SECONDS, Subject.SLOT,
         "How long ago the newest WAL that the slot's consumer confirmed was written on the "
         "source (replay_lag of pg_stat_replication). Unknown while nobody reads the slot.",
-        "See whether the consumer is slow, or one large transaction is under way.",
+        "Check whether the consumer is slow, or a large transaction is being sent.",
     ),
     _K.RECEIVER_DOWN: AlertKind(
         "Receiver down", Unit.SECONDS, Subject.OUR_SLOT,
-        "A slot that is wanted running has had no receiver, or no heartbeat from it, for "
-        "so long. Known after ten seconds.",
+        "A started slot has had no receiver, or no heartbeat from it, for this long. Known after "
+        "ten seconds.",
         "The slot's page says why. A worker must run and have room: replview up --receivers N "
         f"starts N of them, and each takes {SLOTS_PER_WORKER} slots at most.",
     ),
     _K.SLOT_INACTIVE: AlertKind(
         "Slot inactive", Unit.SECONDS, Subject.SLOT,
-        "Nobody has read the slot for so long; the source keeps WAL for it.",
+        "The slot has had no consumer for this long; the source keeps WAL for it.",
         "Start its consumer, or drop the slot.",
     ),
     _K.PREPARED_AGE: AlertKind(
@@ -123,13 +123,14 @@ KINDS: dict[str, AlertKind] = {
     ),
     _K.SCHEMA_CHANGE: AlertKind(
         "Schema change", Unit.YES_NO, Subject.TABLE,
-        "A published table came with another shape. Over once seen, or ten minutes after the last.",
+        "A published table came with another shape. Cleared once seen, or ten minutes after "
+        "the last.",
         "Compare the two versions, then mark it as seen.", event=True,
     ),
     _K.POISON_CHANGE: AlertKind(
         "Poison change", Unit.YES_NO, Subject.OUR_SLOT,
         "A change could not be stored; its slot waits for a decision.",
-        "On the slot's page: try again once the cause is mended, or skip the transaction.",
+        "On the slot's page: try again once the cause is fixed, or skip the transaction.",
     ),
     _K.STORE_SIZE: AlertKind(
         "Store size", Unit.SHARE, Subject.STORE,

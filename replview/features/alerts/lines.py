@@ -96,7 +96,7 @@ class AlertLine:
         if not self.has_values:
             times = int(self.alert.value_last or 1)
             return f"{times} changes" if self.kind.event and times > 1 else ""
-        return self.last if self.firing else f"at worst {self.worst}"
+        return self.last if self.firing else f"worst value {self.worst}"
 
     @property
     def limit(self) -> str:
@@ -225,7 +225,7 @@ def condition_words(rule: AlertRule) -> str:
     if not kind.known:
         return "not evaluated"
     if kind.unit == Unit.YES_NO:
-        return ", ".join(rule.tables) if kind.event and rule.tables else "when it is so"
+        return ", ".join(rule.tables) if kind.event and rule.tables else "when it happens"
     at, over = (
         amount_words(value, kind.unit).replace(" ", NO_BREAK)
         for value in (rule.threshold, rule.clear_threshold)
@@ -242,7 +242,7 @@ def out_of_reach(rule: AlertRule) -> str:
     It is empty if only the account's role decides.
     """
     if rule.slot_id is None and seen_sources() is not None:
-        return "This rule is for every source, and this account sees some."
+        return "This rule applies to every source, and this account may see only some."
     return ""
 
 

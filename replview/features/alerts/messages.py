@@ -42,7 +42,7 @@ def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[
         _K.RECEIVER_DOWN: f"{name} has had no working receiver for {amount}{_no_room(detail)}.",
         _K.SLOT_LOST: f"{name} is lost: "
         f"{_LOST.get(reason, reason or 'the server does not say why')}.",
-        _K.SLOT_INACTIVE: f"Nobody has read {name} for {amount}.",
+        _K.SLOT_INACTIVE: f"{name} has had no consumer for {amount}.",
         _K.PREPARED_AGE: f"A prepared transaction on {name} has been open for {amount}.",
         _K.LONG_TRANSACTION: f"A transaction on {name} has been running for {amount}.",
         _K.SOURCE_UNREACHABLE: f"{name} has not answered for {amount}{_problem(detail)}.",
@@ -87,7 +87,7 @@ def _loss(value: float | None, amount: str, detail: dict[str, Any]) -> str:
     by = detail.get("lost_by")
     if by == BY_IDLE:
         timeout = amount_words(detail.get("idle_timeout_seconds"), Unit.SECONDS)
-        why = f": nobody reads it, and {BY_IDLE} is {timeout}"
+        why = f": it has no consumer, and {BY_IDLE} is {timeout}"
     else:
         why = _pace(detail)
     if value == 0 and by in (BY_IDLE, BY_SERVER):

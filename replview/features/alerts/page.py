@@ -185,13 +185,13 @@ class AlertsPage:
             return Sentence(
                 level=Level.UNKNOWN,
                 title=f"Unknown: alerts have not been evaluated {since}.",
-                cause="What is listed is as it was then.",
-                next="see that a worker and beat run: replview up.",
+                cause="The list shows the state at that time.",
+                next="check that a worker and beat run: replview up.",
             )
         if not self.firing:
             return Sentence(
                 level=Level.OK if self.rules_on else Level.UNKNOWN,
-                title="Nothing is firing." if self.rules_on else "No rule is on.",
+                title="No alert is firing." if self.rules_on else "No alert rule is on.",
                 cause=f"{plural(self.rules_on, 'rule')} on, evaluated every five seconds."
                 if self.rules_on
                 else "No notification is sent.",

@@ -66,7 +66,7 @@ class RuleForm(forms.Form):
     )
     severity = forms.ChoiceField(
         choices=AlertRule.Severity.choices,
-        error_messages=dict.fromkeys(("required", "invalid_choice"), "Choose how urgent it is"),
+        error_messages=dict.fromkeys(("required", "invalid_choice"), "Choose a severity"),
     )
     enabled = forms.BooleanField(required=False)
 
@@ -83,10 +83,8 @@ class RuleForm(forms.Form):
                 unit, "Over from" if below else "Over below", "empty: at the same value"
             )
         if not self.kind.event:
-            self.fields["hold"] = AmountField(Unit.SECONDS, "After it has held for", "0 s: at once")
-            self.fields["clear"] = AmountField(
-                Unit.SECONDS, "Over after so long beyond", "0 s: at once"
-            )
+            self.fields["hold"] = AmountField(Unit.SECONDS, "Fires after", "0 s: at once")
+            self.fields["clear"] = AmountField(Unit.SECONDS, "Clears after", "0 s: at once")
         if rule.kind == AlertRule.Kind.SCHEMA_CHANGE:
             self.fields["tables"] = forms.CharField(required=False)
 

@@ -182,7 +182,7 @@ def try_rule(rule: AlertRule, now: dt.datetime | None = None) -> RuleTrial:
     if rule.kind == _K.POISON_CHANGE:
         return RuleTrial(since=since, until=until, episodes=list(_poison_changes(since, until)))
     if rule.kind not in TRIED:
-        refusal = "Of this, no samples are kept: it cannot be tried against the past."
+        refusal = "This kind cannot be tried: the store keeps no samples of it."
         return RuleTrial(since=since, until=until, refusal=refusal)
     overridden: set[int] = set()
     if rule.pk is not None and rule.slot_id is None:

@@ -84,7 +84,7 @@ def _sentence(rule: AlertRule, trial: RuleTrial) -> str:
         return trial.refusal
     named = kind_of(rule).event or rule.kind == AlertRule.Kind.POISON_CHANGE
     if not trial.subjects and not named:
-        return "There are no samples of the past hour to try it against."
+        return "There are no samples of the past hour."
     of = "" if named else f" on {plural(trial.subjects, 'subject')} looked at"
     if not trial.episodes:
         return f"In the past hour it would not have fired{of}."

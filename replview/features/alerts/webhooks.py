@@ -38,7 +38,7 @@ def parse_url(url: str) -> SplitResult:
         parts = urlsplit(url.strip())
         port = parts.port
     except ValueError:
-        raise WebhookRefused("this is no address") from None
+        raise WebhookRefused("this is not a URL") from None
     if parts.scheme not in ("http", "https"):
         raise WebhookRefused("the address must begin with https:// or http://")
     if not parts.hostname or len(url) > _URL_LIMIT or not url.isascii():

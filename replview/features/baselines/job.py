@@ -43,7 +43,7 @@ def carry_out(row: Baseline, wakes: Publisher, stop: threading.Event) -> None:
             log.error("baseline %s: %s", row.pk, where_it_failed(cause))
         _fail(row, trouble)
     except UNUSABLE as error:
-        _fail(row, SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials"))
+        _fail(row, SourceProblem("bad_dsn", str(error), "Fix that, or change its credentials"))
     except (StoreFailed, psycopg.Error) as error:
         log.warning("baseline %s: the store failed (%s)", row.pk, error)
         rows.give_back(row)

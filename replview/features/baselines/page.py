@@ -56,7 +56,7 @@ def refusal_of(slot: Slot) -> str:
     """Return the reason why no baseline of the slot can be requested; empty if one can."""
     if slot.plugin != "pgoutput":
         return (
-            f"The slot speaks {slot.plugin}, and a baseline is read as pgoutput would send its rows"
+            f"The slot uses {slot.plugin}, and a baseline is read as pgoutput would send its rows"
         )
     if slot.desired == Slot.Desired.REMOVING:
         return "The slot is being removed"

@@ -112,7 +112,7 @@ def rows_of(baselines: Iterable[Baseline]) -> list[BaselineRow]:
 
 def rate_words(rows_per_second: int) -> str:
     """Return the rate limit in words; 0 means no limit."""
-    return f"{count_words(rows_per_second)} rows/s" if rows_per_second else "as fast as it goes"
+    return f"{count_words(rows_per_second)} rows/s" if rows_per_second else "unlimited"
 
 
 def sentence(slot: Slot, rows: list[BaselineRow]) -> Sentence:
@@ -125,7 +125,7 @@ def sentence(slot: Slot, rows: list[BaselineRow]) -> Sentence:
         first, tail = reading[0], more if waiting else ""
         if first.baseline.lsn is None:
             cause = f"Its snapshot waits for the transactions that are open{tail}."
-            return _sentence("unknown", f"About to read {first.name}.", cause)
+            return _sentence("unknown", f"Starting to read {first.name}.", cause)
         return _sentence("unknown", f"Reading {first.name}.", f"{first.rows} rows so far{tail}.")
     if waiting:
         return _waiting_sentence(slot, waiting)
@@ -135,23 +135,23 @@ def sentence(slot: Slot, rows: list[BaselineRow]) -> Sentence:
         return _sentence("look", title, f"{cause[:1].upper()}{cause[1:]}.")
     if done:
         title = f"{plural(len(done), 'table has', 'tables have')} a baseline."
-        return _sentence("ok", title, "The rows of each are in the record, as of one position.")
+        return _sentence("ok", title, "Their rows are stored as of one WAL position.")
     return _sentence(
         "idle",
         "No table of this slot has a baseline.",
-        "What a row was before its first recorded change is unknown without one.",
-        "choose tables, read the cost.",
+        "Without one, the values of a row before its first recorded change are unknown.",
+        "choose tables.",
     )
 
 
 def _waiting_sentence(slot: Slot, waiting: list[BaselineRow]) -> Sentence:
     title = f"{plural(len(waiting), 'table waits', 'tables wait')} to be read."
     if slot.incarnation_id is None:
-        return _sentence("look", title, "The slot was never connected: its record begins first.")
+        return _sentence("look", title, "The slot has never been connected: receive it first.")
     if any(row.unclaimed for row in waiting):
-        cause = "No worker has begun: none is running, or it reads another table of this source."
-        return _sentence("look", title, cause, "see that replview up runs.")
-    return _sentence("unknown", title, "It begins within a second or two.")
+        cause = "No worker has started: none is running, or it reads another table of this source."
+        return _sentence("look", title, cause, "check that replview up runs.")
+    return _sentence("unknown", title, "It starts within seconds.")
 
 
 def _sentence(level: str, title: str, cause: str = "", following: str = "") -> Sentence:

@@ -71,19 +71,19 @@ def list_sentence(rows: int, unfinished: int) -> Sentence:
         return Sentence(
             level="look",
             title=f"{plural(unfinished, 'erasure')} not finished:",
-            cause="something of it could not be reached.",
-            next="see what, and mend it or leave it out.",
+            cause="some targets could not be reached.",
+            next="fix or skip them.",
         )
     if rows:
-        title = f"{plural(rows, 'erasure')}, each to its end:"
-        cause = "what was erased, by whom and why stays recorded, never whose rows they were."
+        title = f"{plural(rows, 'erasure')}, all complete:"
+        cause = "each is recorded with its author and reason, but without keys."
         return Sentence(level="ok", title=title, cause=cause)
     return Sentence(
         level="idle",
-        title="Nobody was erased yet.",
+        title="No erasures yet.",
         cause="Erasing takes every value of given rows out of the record, the archive and exports; "
         "that the rows changed stays.",
-        next="name a slot and the rows.",
+        next="enter a slot and the rows.",
     )
 
 
@@ -93,7 +93,7 @@ def _sentence(row: Erasure) -> Sentence:
     step = f"{row.step or 'waiting for a worker'}."
     match row.state:
         case Erasure.State.LOOKING:
-            return Sentence(level="unknown", title="Looking what it would touch:", cause=step)
+            return Sentence(level="unknown", title="Counting what it would erase:", cause=step)
         case Erasure.State.LOOKED:
             title = f"This would erase {changes} for good."
             if row.found.get("withheld"):
@@ -102,7 +102,7 @@ def _sentence(row: Erasure) -> Sentence:
                 level="look",
                 title=title,
                 cause="Nothing is erased yet.",
-                next="read what it touches, then confirm.",
+                next="check the list, then confirm.",
             )
         case Erasure.State.WAITING | Erasure.State.RUNNING:
             return Sentence(level="ok", title="Erasing:", cause=step)
@@ -111,8 +111,8 @@ def _sentence(row: Erasure) -> Sentence:
             cause = f"{row.problem_cause}."
             return Sentence(level="now", title="Not finished:", cause=cause, next=following)
         case Erasure.State.DONE:
-            cause = f"By {row.confirmed_by or row.requested_by}; the keys are forgotten."
-            title = f"Erased: {changes}." if number else "No change of these rows was found."
+            cause = f"By {row.confirmed_by or row.requested_by}; the keys are deleted."
+            title = f"Erased: {changes}." if number else "These rows have no recorded change."
             return Sentence(level="ok", title=title, cause=cause)
         case _:
             cause = f"{row.problem_cause or 'nobody confirmed it'}."
@@ -145,12 +145,12 @@ def _root(row: Erasure, state: Mapping[str, Any]) -> RootView:
     left, problem = state.get("left_out_by"), state.get("problem")
     waits = row.state == Erasure.State.UNFINISHED and not state.get("done") and not left
     if left:
-        words, level = f"left out by {left}: it still holds what it held", "look"
+        words, level = f"left out by {left}: it was not erased", "look"
     elif problem:
         remedy = str(state.get("remedy") or "")
         words, level = f"not reached: {problem}" + (f"; {remedy}" if remedy else ""), "now"
     elif state.get("files") is None:
-        words, level = "not looked at yet", "unknown"
+        words, level = "not searched yet", "unknown"
     else:
         files, rows = int(state["files"]), int(state.get("rows") or 0)
         what = f"{plural(files, 'file')} with {plural(rows, 'change')}" if files else "nothing"

@@ -135,8 +135,8 @@ def outlook_of(export_request: ExportRequest, *, patient: bool = False) -> Outlo
         raise Refused(problem.cause, problem.remedy) from None
     except errors.QueryCanceled:
         raise TooLong(
-            f"counting this slice takes longer than {BUDGET}",
-            "Narrow it by time or LSN; the command replview export takes its time",
+            f"counting takes longer than {BUDGET}",
+            "Narrow it by time or LSN; the command replview export has no time limit",
         ) from None
 
 

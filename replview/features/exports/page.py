@@ -85,7 +85,7 @@ def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
         {"label": "Rows", "number": count_words(estimate.rows), "rest": "counted", "main": True},
         {"label": "Size", "number": bytes_words(outlook.size_bytes), "rest": "estimate"},
         {"label": "Time", "number": age_words(max(estimate.seconds, 1.0)), "rest": where},
-        {"label": "Transactions", "number": transactions, "rest": "one slice, whole"},
+        {"label": "Transactions", "number": transactions, "rest": "complete"},
         {"label": "Slice"} | (lsns if outlook.first_lsn else {"number": "none"}),
     ]
 
@@ -246,7 +246,7 @@ def _impossible(page: ExportPage, trouble: Refused | None) -> Sentence | None:
     except Refused as refused:
         return refusal("idle", "Exports are switched off.", refused)
     if trouble is not None:
-        return refusal("look", "This slice cannot be exported:", trouble)
+        return refusal("look", "This cannot be exported:", trouble)
     if page.export_request and page.export_request.empty:
         return refusal("idle", "Empty slice:", Refused(*nothing_words(page.export_request)))
     return None
@@ -256,9 +256,9 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
     """Return the sentence about the slice and its target, the worst problem first."""
     outlook, uncounted = page.outlook, page.uncounted
     if outlook is None and uncounted is None:
-        return Sentence(level="unknown", title="Unknown what it would take.")
+        return Sentence(level="unknown", title="The size of the export is unknown.")
     if outlook is not None and not outlook.estimate.transactions:
-        cause = "no stored change passes."
+        cause = "no stored change matches."
         return Sentence(level="idle", title="Empty slice:", cause=cause, next="change the fields.")
     if page.target_trouble is not None:
         return refusal("look", "This target cannot be written to:", page.target_trouble)
@@ -289,12 +289,12 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
 
 def _cause(left_out: tuple[str, ...], schema: list[reading_back.SchemaTab]) -> str:
     if left_out:
-        return f"Wider than the filter: an export is not narrowed by {', '.join(left_out)}."
+        return f"This export ignores {', '.join(left_out)}."
     notes = sum(column.warns for tab in schema for column in tab.columns)
     if notes:
         verb = "carries" if notes == 1 else "carry"
         return f"{plural(notes, 'column')} {verb} a note; no value is lost."
-    return "No value is lost on the way."
+    return "No value is lost in conversion."
 
 
 def _look_ahead(page: ExportPage) -> Refused | None:

@@ -102,13 +102,13 @@ def _no_download(row: Export) -> str:
     except Refused as refused:
         return f"{refused.cause}. {refused.remedy}."
     except OSError:
-        return "The files are not there any more."
+        return "The files were deleted."
     return ""
 
 
 def _sentence(row: Export) -> Sentence:
     rows = "unknown" if row.rows is None else count_words(row.rows)
-    by = f"asked for by {row.requested_by}"
+    by = f"requested by {row.requested_by}"
     match row.state:
         case Export.State.WAITING:
             return Sentence(level="idle", title="Waiting for a worker,", cause=f"{by}.")
@@ -123,7 +123,7 @@ def _sentence(row: Export) -> Sentence:
             title = f"Done: {rows} rows in {plural(row.files or 0, 'file')}{size}{took}."
             return Sentence(level="ok", title=title, cause=f"{by.capitalize()}.")
         case Export.State.CANCELLED:
-            cause = "what it had written is deleted again."
+            cause = "its files were deleted."
             return Sentence(level="idle", title="Cancelled:", cause=cause)
     return failed(row)
 

@@ -202,7 +202,7 @@ def read_export_request(
 def _refuse_unexportable(slot: Slot, wanted: WantedChanges, left_out: Sequence[str]) -> None:
     """Raise ``Refused`` for parameters that no export can satisfy."""
     if wanted.trouble:
-        raise Refused(wanted.trouble, "See how filters are written: replview help changes")
+        raise Refused(wanted.trouble, "See replview changes --help for the filters")
     if left_out:
         raise Refused(
             f"an export cannot be narrowed by {', '.join(left_out)}: it holds all that its "
@@ -212,10 +212,10 @@ def _refuse_unexportable(slot: Slot, wanted: WantedChanges, left_out: Sequence[s
     if is_erased_text(wanted.filter.text):
         raise Refused(
             "the text that narrowed such an export was erased with the rows it named",
-            "Export under another name, with another text or none",
+            "Export under another name, with another text or without one",
         )
     if slot.incarnation is None:
-        raise Refused(f"{slot} has recorded nothing yet", "Wait for its first transaction")
+        raise Refused(f"{slot} has no recorded transaction yet", "Wait for its first transaction")
 
 
 def _resolved(slot: Slot, asked: TransactionFilter, *, named: bool, **more: Any) -> Slice:
@@ -283,8 +283,8 @@ def ask(
 def nothing_words(export_request: ExportRequest) -> tuple[str, str]:
     """Return why there is nothing to write, and the remedy."""
     if export_request.last is not None:
-        return f"nothing is new since export {export_request.last.pk}", "Export again later"
-    return "the slice is empty", "Widen the time or LSN range"
+        return f"there is nothing new since export {export_request.last.pk}", "Export again later"
+    return "no transaction matches", "Widen the time or LSN range"
 
 
 def over_a_gap(export_request: ExportRequest) -> str:
@@ -292,7 +292,7 @@ def over_a_gap(export_request: ExportRequest) -> str:
     gaps, last = export_request.gaps, export_request.last
     more = f"; and {len(gaps) - _GAPS_SHOWN} more" if len(gaps) > _GAPS_SHOWN else ""
     since = f"since export {last.pk}" if last is not None else "there"
-    return f"the record has a gap {since}: {'; '.join(gaps[:_GAPS_SHOWN])}{more}"
+    return f"history has a gap {since}: {'; '.join(gaps[:_GAPS_SHOWN])}{more}"
 
 
 def _slice_of(last: Export) -> Slice:

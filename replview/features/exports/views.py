@@ -52,8 +52,8 @@ def exports_page(request: HttpRequest) -> HttpResponse:
     words = export_words(request.GET)
     slot = _slot(words)
     if slot is None:
-        does = "writes slices of the record as Parquet"
-        return no_record(request, "Exports", "Nothing to export.", does)
+        does = "writes history as Parquet"
+        return no_record(request, "Exports", "No slot to export.", does)
     # The scope in the header becomes the slot that is shown, also when none was chosen.
     if not request.GET.get("slot"):
         scope_to(request, slot)
@@ -141,7 +141,7 @@ def files(request: HttpRequest, export_id: int) -> HttpResponseBase:
     except Refused as refused:
         raise PermissionDenied(f"{refused.cause}. {refused.remedy}") from None
     except OSError:
-        raise Http404("the files are not there any more") from None
+        raise Http404("the files were deleted") from None
     note(Action.DOWNLOADED, subject=f"export {row.pk}", tables=row.slice.get("tables") or (),
          source_id=row.slot.source_id if row.slot else None,
          details={"format": "parquet"})  # fmt: skip

@@ -156,7 +156,7 @@ class FindPage:
             (f"{quoted} changed", "an update gave it another value"),
             (f"{quoted}: pending -> paid", "from one value to another; * is any"),
             (f"{amount} > 100 and {quoted} = paid", "compared as the column's type"),
-            (f"{quoted} ~ pa", "contains, whatever the case"),
+            (f"{quoted} ~ pa", "contains, ignoring case"),
             (f"{quoted} is null", "SQL NULL"),
         )
         return [(text, words, self._url(where=text)) for text, words in texts]
@@ -187,7 +187,7 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
         page.words["where"] = given["where"][:2000]
     if wanted.where and not wanted.filter.tables and not wanted.filter.since:
         page.trouble = page.trouble or (
-            "all tables are searched only within a time: choose a table, or say since when"
+            "searching all tables needs a time range: choose a table, or set Since"
         )
     if page.trouble:
         return page

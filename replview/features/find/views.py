@@ -25,7 +25,7 @@ def find(request: HttpRequest) -> HttpResponse:
     slot = slot_of(request)
     if slot is None:
         does = "finds changes by the values they wrote"
-        return no_record(request, "Find", "Nothing to search.", does)
+        return no_record(request, "Find", "No slot to search.", does)
     page = read_page(request.GET, slot)
     searched_changes(page.wanted)
     content = {"page": page, "slot": slot, "saved": saved_filters(request, "find")}

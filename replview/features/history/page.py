@@ -120,7 +120,7 @@ def _look(page: HistoryPage) -> None:
             return
         raise
     if not there:
-        raise Refused("nothing is exported there", "Export a slice there first")
+        raise Refused("it has no export", "Export to it first")
     page.incarnations = [incarnation.name for incarnation in there]
     life = page.words.setdefault("life", there[0].name)
     incarnation = next((each for each in there if each.name == life), None)
@@ -145,12 +145,12 @@ def _sentence(page: HistoryPage, trouble: Refused | None) -> Sentence:
     try:
         page.policy.check()
     except Refused as refused:
-        return refusal("idle", "Exports are switched off, and what computes over them.", refused)
+        return refusal("idle", "Exports are switched off, and history jobs with them.", refused)
     if not page.words.get("root"):
         return Sentence(
             level="idle",
-            title="Nothing to compute over.",
-            cause="History jobs read Parquet, and no finished export or archive is known.",
+            title="No export yet.",
+            cause="Create one to run history jobs over it.",
             next="export a slice.",
         )
     if trouble is not None:

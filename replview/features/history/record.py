@@ -119,19 +119,19 @@ def _table(row: HistoryJob, result: Mapping[str, Any]) -> str:
 
 
 def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
-    by = f"Asked for by {row.requested_by}."
+    by = f"Requested by {row.requested_by}."
     if row.state == HistoryJob.State.WAITING:
         return Sentence(level="idle", title=_waiting(row), cause=by)
     if row.state == HistoryJob.State.RUNNING:
         title = f"Running for {age_words(_seconds(row) or 0)}{_reading(result)}."
         return Sentence(level="idle", title=title, cause=by)
     if row.state == HistoryJob.State.CANCELLED:
-        return Sentence(level="idle", title="Cancelled:", cause="nothing of it is kept.")
+        return Sentence(level="idle", title="Cancelled:", cause="its result was deleted.")
     if row.state == HistoryJob.State.FAILED:
         return failed(row)
     title = f"Done: {_rows_words(result)}{_answered(result)}."
     if result.get("complete"):
-        cause = "Complete: all that it takes is exported."
+        cause = "Complete: all input is exported."
         return Sentence(level="ok", title=title, cause=cause)
     reasons = [str(reason) for reason in result.get("reasons") or []]
     more = f" ({len(reasons) - 1} more below)" if len(reasons) > 1 else ""

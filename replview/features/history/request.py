@@ -81,7 +81,7 @@ def incarnations_there(root: str) -> list[IncarnationThere]:
     read.join(_PATIENCE_SECONDS)
     if not found:
         raise Refused(
-            f"listing what is there takes longer than {_PATIENCE_SECONDS:.0f} s",
+            f"listing the exports takes longer than {_PATIENCE_SECONDS:.0f} s",
             "Write the incarnation and the table yourself",
         )
     if isinstance(found[0], Refused):
@@ -134,7 +134,7 @@ def read_history_request(words: Mapping[str, str], *, anywhere: bool) -> History
     fields = fields_of(job)
     root = words.get("root", "")
     if not root:
-        raise Refused("no root is named", "Export a slice first, or choose an archive")
+        raise Refused("no folder is given", "Create an export first, or choose an archive")
     root = root_of(root, read_policy(), anywhere=anywhere)
     kept = {"life": words["life"]} if words.get("life") else {}
     for name in fields:
@@ -142,13 +142,13 @@ def read_history_request(words: Mapping[str, str], *, anywhere: bool) -> History
         if not text:
             continue
         if len(text) > _LONGEST or not text.isprintable():
-            raise Refused(f"{name} is not readable", "Write it anew")
+            raise Refused(f"{name} is not readable", "Write it again")
         kept[name] = _read_word(name, text)
     if "table" in fields and "table" not in kept:
-        raise Refused("no table is named", "Choose one")
+        raise Refused("no table is given", "Choose one")
     _check_rights(kept)
     if "lsn" in kept and "time" in kept:
-        raise Refused("an LSN and a time are two moments", "Empty one of them")
+        raise Refused("give either an LSN or a time", "Clear one of them")
     return HistoryRequest(job=job, root=root, words=kept)
 
 

@@ -112,9 +112,9 @@ def why_unrecorded(holder: Holder, databases: set[str | None]) -> str:
     if holder.xid is None:
         return ""
     if not databases - {None}:
-        return "no slot of it is recorded"
+        return "none of its slots is recorded"
     if holder.database not in databases:
         return "in another database than the slot's"
     if holder.kind == "prepared":
         return "prepared before the slot followed it, or not sent until it commits"
-    return "nothing of it has been received yet"
+    return "it has not been received yet"

@@ -46,15 +46,18 @@ def sentence_of(page: InFlight) -> InFlightHeadline:
         return InFlightHeadline(
             level=Level.IDLE,
             title="Nothing is recorded yet.",
-            rest="No slot is known.",
+            rest="No slots yet.",
             next="add a source and a slot.",
         )
     worst = _worst(page)
     if worst is None:
-        title, rest = "Nothing is in flight.", "No transaction waits, and none holds WAL or vacuum."
+        title, rest = (
+            "No transaction is in flight.",
+            "No open transaction holds back WAL or vacuum.",
+        )
         known = all(state.fresh for _, state in page.looked) and not page.filters.narrowed
         if page.on_source or not known:
-            rest = "No streamed or prepared transaction waits: see below what else is open."
+            rest = "No streamed or prepared transaction: see below what else is open."
         if hidden := page.whole.open:
             title, rest = "Nothing matches.", f"{plural(hidden, 'transaction')} not shown."
         return InFlightHeadline(level=Level.IDLE, title=title, says="none", rest=rest)
@@ -77,7 +80,7 @@ def _title(numbers: Numbers, elsewhere: int) -> str:
     }
     parts = [f"{count:,} {word}" for word, count in counts.items() if count]
     if not parts and elsewhere:
-        return f"{plural(elsewhere, 'prepared transaction')} not in this record."
+        return f"{plural(elsewhere, 'prepared transaction')} not recorded here."
     if len(parts) == 1:
         return f"{parts[0]}."
     return f"{sum(counts.values()):,} open: {', '.join(parts)}."
@@ -152,9 +155,9 @@ def _of_elsewhere(one: OnSourceRow) -> InFlightHeadline:
     holder = one.holder
     made = InFlightHeadline(level=Level.LOOK if one.long else Level.OK, title="", name=holder.name,
                             doing=f"prepared on {one.source.name} for", since=holder.since,
-                            rest="It is not in this record, and blocks vacuum there.")  # fmt: skip
+                            rest="It is not recorded here, and blocks vacuum there.")  # fmt: skip
     if holder.neighbour:
-        made.next = "whoever runs that database can end it."
+        made.next = "the owner of that database can end it."
         return made
     made.action, made.statements = "Copy SQL: commit or roll back", holder.ends
     made.where = f"Connect to database {holder.database} of {one.source.name} first."

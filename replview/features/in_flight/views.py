@@ -285,7 +285,7 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     scope = read_scope(InFlightQuery())
     chosen = read_chosen(transaction_id, scope)
     if chosen is None:
-        raise Http404("there is no such transaction, or it was received anew")
+        raise Http404("there is no such transaction, or it was received again")
     filters = InFlightQuery.from_words(request.GET)
     content = {"filters": filters, "chosen": chosen, **_first_changes(chosen)}
     return render(request, "in_flight/_drawer.html", content)

@@ -20,10 +20,10 @@ from replview.ui.charts.figure import (
 
 #: Share of a limit above which it is drawn; otherwise it would flatten the line of the values.
 _DRAWN_FROM = 0.05
-_NOT_RECEIVED = "Known only of slots that replview receives, while the receiver runs."
-_NO_CHANGE = "No change was recorded in this time. Known only of a slot that replview receives."
+_NOT_RECEIVED = "Known only for slots that replview receives, while the receiver runs."
+_NO_CHANGE = "No change was recorded in this time. Known only for a slot that replview receives."
 _NO_TRANSACTION = (
-    "No transaction was recorded in this time. Known only of a slot that replview receives."
+    "No transaction was recorded in this time. Known only for a slot that replview receives."
 )
 
 
@@ -174,12 +174,12 @@ _LAGS = DRAWN["lag"].fields(several=False)
 
 
 def _unread(slot: SlotValues) -> list[HatchedRange]:
-    """Return the stretches in which nobody reads the slot, so that there is no walsender."""
+    """Return the stretches in which the slot has no consumer, so that there is no walsender."""
     fields = [slot.of(name) for name in _LAGS]
     reasons: list[str | None] = []
     for number, active in enumerate(slot.of("active")):
         known = any(field[number] is not None for field in fields)
-        reasons.append("nobody reads the slot" if active is False and not known else None)
+        reasons.append("the slot has no consumer" if active is False and not known else None)
     return stretches(slot, reasons)
 
 

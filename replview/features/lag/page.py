@@ -152,7 +152,7 @@ def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> tuple[Sentence, str]:
     ]
     if not views:
         name = slots[0].slot_name if len(slots) == 1 else plural(len(slots), "slot")
-        title, cause = f"{name}: nothing is known of now.", "It is gone, or was never looked at."
+        title, cause = f"{name}: its present state is unknown.", "It is gone, or was never sampled."
         return Sentence(level="unknown", title=title, cause=cause), ""
     chosen = min(views, key=lambda view: urgency(view.health))
     title = chosen.health.title

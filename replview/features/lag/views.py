@@ -30,7 +30,7 @@ def lag(request: HttpRequest) -> HttpResponse:
             return no_slot(
                 request,
                 "Lag",
-                "Nothing is sampled yet.",
+                "No samples yet.",
                 "This page draws what each replication slot retains and how far its consumer is "
                 "behind. Add a source: its slots are sampled every few seconds, and nothing is "
                 "changed on the server.",

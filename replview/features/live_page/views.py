@@ -61,9 +61,9 @@ def live_page(request: HttpRequest) -> HttpResponse:
         return no_slot(
             request,
             "Live",
-            "Nothing to watch yet.",
+            "No slots to watch yet.",
             "Live shows the transactions of one slot as they commit. Watch without a trace with "
-            "replview watch, or add a source and a slot; each command shows first what it will do.",
+            "replview watch, or add a source and a slot; each command shows its statements first.",
             run="replview watch postgresql://user@host/database",
         )
     page = build_live_page(slot, by=request.user.get_username())
@@ -80,7 +80,7 @@ def send(request: HttpRequest, slot_id: int) -> JsonResponse:
         return _trouble(error.cause, error.remedy)
     except UNUSABLE as error:
         return _trouble(str(error), "")
-    note(Action.CHANGED_SOURCE, subject="a test message was written", source_id=slot.source_id)
+    note(Action.CHANGED_SOURCE, subject="a test message was sent", source_id=slot.source_id)
     return JsonResponse({"lsn": lsn})
 
 

@@ -46,7 +46,7 @@ class RuleView:
     def matches_words(self) -> str:
         """Return the matches as text, for example ``3 columns of 2 tables``."""
         if not self.columns:
-            return "nothing that is recorded yet"
+            return "no recorded column yet"
         tables = len(self.tables) + self.more_tables
         return f"{plural(self.columns, 'column')} of {plural(tables, 'table')}"
 
@@ -129,17 +129,17 @@ def _sentence(rules: list[RuleView]) -> Sentence:
         return Sentence(
             level="idle",
             title="No column is masked.",
-            cause="Whoever has the right on a table sees all its values.",
-            next="add a rule for what nobody should see.",
+            cause="Everybody who may see a table sees all its values.",
+            next="add a rule for columns that nobody should see.",
         )
     ingest = sum(rule.at_ingest for rule in rules)
-    parts = [f"{ingest} at ingest: what it matches is not kept"] if ingest else []
+    parts = [f"{ingest} at ingest: its values are not stored"] if ingest else []
     if len(rules) - ingest:
-        parts.append(f"{len(rules) - ingest} on display: kept, and shown to nobody")
+        parts.append(f"{len(rules) - ingest} on display: values are stored, and shown to nobody")
     matching = sum(bool(rule.columns) for rule in rules)
     return Sentence(
         level="ok" if matching == len(rules) else "look",
         title=f"{plural(len(rules), 'mask rule')} in force.",
         cause="; ".join(parts) + ".",
-        next="" if matching == len(rules) else "look at the rules that match nothing recorded.",
+        next="" if matching == len(rules) else "check the rules that match no recorded column.",
     )

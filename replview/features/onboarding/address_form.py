@@ -17,11 +17,11 @@ from replview.ui.sentence import PLACES
 FIELDS, STRING = "fields", "string"
 #: Values of libpq's ``sslmode`` with their meaning, the default first.
 SSL_MODES = (
-    ("prefer", "where the server offers it"),
-    ("require", "always, whoever the server is"),
-    ("verify-ca", "always, from a certificate authority I name"),
-    ("verify-full", "always, and only this very host"),
-    ("disable", "never: in a private network alone"),
+    ("prefer", "if the server offers it"),
+    ("require", "required, without checking the server"),
+    ("verify-ca", "required, certificate checked against an authority"),
+    ("verify-full", "required, certificate and host name checked"),
+    ("disable", "never: only for private networks"),
 )
 #: libpq parameter by form field.
 _PARAMETERS = {"host": "host", "port": "port", "database": "dbname", "user": "user",
@@ -158,7 +158,7 @@ def _check_fields(form: AddressForm) -> None:
         cause = "a port is a number from 1 to 65535"
         form.errors["port"] = SourceProblem("bad_port", cause, "Usually 5432")
     if form.sslmode not in dict(SSL_MODES):
-        cause = "that is no way to encrypt"
+        cause = "this is not an sslmode"
         form.errors["sslmode"] = SourceProblem("bad_sslmode", cause, "Choose one")
 
 

@@ -84,7 +84,7 @@ class Checked:
         """Return the result in one sentence."""
         blocking, warnings = len(self.of("now")), len(self.of("look"))
         if self.blocked:
-            return f"{plural(blocking, 'thing')} to mend first."
+            return f"{plural(blocking, 'thing')} to fix first."
         if self.unknown:
             return "Its server may refuse pgoutput."
         if self.sql_only:

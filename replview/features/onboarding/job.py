@@ -37,8 +37,8 @@ _BEAT_SECONDS = 1.0
 _ENDED = {"running": "failed", "waiting": "not begun"}
 _STORED: dict[str, str] = {
     SourceDraft.Kind.WATCH: "Read it through a temporary slot",
-    SourceDraft.Kind.MONITOR: "Add the source, and look at it every few seconds",
-    SourceDraft.Kind.RECORD: "Add source and slot, and begin to receive",
+    SourceDraft.Kind.MONITOR: "Add the source, and sample it every few seconds",
+    SourceDraft.Kind.RECORD: "Add source and slot, and start receiving",
 }
 log = logging.getLogger(__name__)
 Kind = SourceDraft.Kind
@@ -51,8 +51,8 @@ _WATCH_SECONDS = 15.0
 UNWATCHED_SECONDS = 60.0
 _CHANGED = SourceProblem(
     "changed",
-    "the source has changed since the statements were shown, so that others would run now",
-    "Look at them again",
+    "the source has changed, so other statements would run than those shown",
+    "Review them again",
 )
 
 
@@ -83,7 +83,7 @@ class DraftRun:
         ]
         lines.append(_line("store", _STORED[self.draft.kind]))
         if baseline:
-            lines.append(_line("baseline", "Ask for the rows the tables have now"))
+            lines.append(_line("baseline", "Request baselines of the tables"))
         self.draft.progress = lines
         self._beat()
 
@@ -125,7 +125,7 @@ class DraftRun:
     def done(self, **columns: Any) -> bool:
         """End the draft as done, or as failed if a statement could not be undone."""
         if self._left:
-            cause = "what was made for it could not be taken back"
+            cause = "what was created could not be undone"
             self.fail(SourceProblem("left", cause, "See below"))
             return False
         return drafts.end(self.draft, "DONE", **columns)
@@ -144,7 +144,7 @@ class DraftRun:
         if trouble.code == "stopped":
             cause, remedy = "the worker was stopped before it was done", "Try again"
         if self._left:
-            remedy = "; ".join([f"{remedy}. Left on the source, to be run there by you: "
+            remedy = "; ".join([f"{remedy}. Still on the source; run there: "
                                 f"{self._left[0]}", *self._left[1:]])  # fmt: skip
         drafts.end(self.draft, "FAILED", problem_code=trouble.code, problem_cause=cause,
                    problem_remedy=remedy)  # fmt: skip
@@ -206,7 +206,7 @@ def act_on(work: DraftRun, act: Callable[[DraftRun], None]) -> None:
         work.fail(SourceProblem("bad_dsn", str(error), "Correct the address"))
     except IntegrityError:
         name = work.draft.answers.get("name")
-        cause = f"there is a source or slot of the name {name} by now"
+        cause = f"there is already a source or slot named {name}"
         work.fail(SourceProblem("name_taken", cause, "Choose another name"))
     except Exception as error:
         # Log the type alone: the text may hold values that the source sent.

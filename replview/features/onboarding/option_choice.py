@@ -96,8 +96,8 @@ def read_form(form: OptionForm, sent: Mapping[str, Any]) -> dict[str, Any] | Non
     options["wal_budget"] = form.values["wal_budget"]
     try:
         if form.values["wal_budget"] and parse_budget(form.values["wal_budget"]) is None:
-            raise ValueError("a slot that replview makes has a WAL budget: to be warned only, "
-                             "choose to protect the record")  # fmt: skip
+            raise ValueError("a slot that replview creates needs a WAL budget: to be warned "
+                             "only, choose to protect the record")  # fmt: skip
     except ValueError as error:
         form.errors["wal_budget"] = str(error)
     options["heartbeat_seconds"] = _heartbeat(form)
@@ -117,7 +117,7 @@ def _heartbeat(form: OptionForm) -> int | None:
         form.errors["heartbeat"] = f"a number of seconds from {least} to {most:,}, or nothing"
         return None
     if form.facts.in_recovery:
-        form.errors["heartbeat"] = "this server is a standby: nothing can be written there"
+        form.errors["heartbeat"] = "this server is a standby: it cannot be written to"
         return None
     return seconds
 
@@ -133,11 +133,11 @@ def _usual(facts: ServerFacts) -> tuple[Option, ...]:
     return (
         Option(
             name="baseline",
-            label="Rows that are there already",
-            about="A record begins with the first change. What a row was before that is unknown, "
+            label="Present rows",
+            about="A record begins with the first change. Earlier values of a row are unknown, "
             "unless its table is read once.",
             choices=(
-                ("no", "Leave them", "it can be done later, table by table"),
+                ("no", "Leave them", "can be done later, table by table"),
                 ("yes", "Read them once", "each table is read from beginning to end"),
             ),
         ),
@@ -145,12 +145,12 @@ def _usual(facts: ServerFacts) -> tuple[Option, ...]:
             name="protect",
             label="At the WAL budget",
             about="While replview is away, the source keeps WAL for the slot. At half the budget "
-            "replview warns; at the budget something must give way.",
+            "replview warns; at the budget it protects what you choose.",
             choices=(
                 (DATABASE, "Protect the database",
-                 "replview drops its slot, the disk is safe, the record has a gap"),
+                 "replview drops its slot; the disk is safe, history has a gap"),
                 (RECORD, "Protect the record",
-                 "replview only warns; the source's disk can fill"),
+                 "replview only warns; the source's disk may fill up"),
             ),
         ),
     )  # fmt: skip
@@ -172,24 +172,24 @@ def _when_shown(facts: ServerFacts) -> tuple[Option, ...]:
             choices=(
                 ("parallel", "Shown while they run",
                  "you see them grow; the source spills nothing to disk"),
-                ("on", "Shown while they run, one after another", "for trying things out"),
+                ("on", "Shown while they run, one after another", "for tests"),
                 ("off", "Shown when they commit", "the source may spill them to its disk"),
             ),
-            refusal="" if facts.version >= 140000 else "sent from PostgreSQL 14 on",
+            refusal="" if facts.version >= 140000 else "needs PostgreSQL 14",
         ),
         Option(
             name="two_phase",
             label="Prepared transactions",
             about="PREPARE TRANSACTION: shown when they are prepared, or only once committed.",
             choices=(
-                ("yes", "Shown when prepared", "and you see which are forgotten"),
+                ("yes", "Shown when prepared", "shows forgotten ones"),
                 ("no", "Shown when committed", ""),
             ),
             refusal=""
             if facts.version >= 150000 and prepared
             else "max_prepared_transactions is 0: there are none"
             if not prepared
-            else "sent from PostgreSQL 15 on",
+            else "needs PostgreSQL 15",
         ),
     )  # fmt: skip
 
@@ -205,7 +205,7 @@ def _what_is_received(facts: ServerFacts) -> tuple[Option, ...]:
                 ("on", "Received", "actors and test messages come with them"),
                 ("off", "Not received", ""),
             ),
-            refusal="" if facts.version >= 140000 else "sent from PostgreSQL 14 on",
+            refusal="" if facts.version >= 140000 else "needs PostgreSQL 14",
         ),
         Option(
             name="origin",
@@ -213,9 +213,9 @@ def _what_is_received(facts: ServerFacts) -> tuple[Option, ...]:
             about="Rows that this source itself received from another server.",
             choices=(
                 ("any", "Received", "marked with their origin"),
-                ("none", "Left out", "only what was written on this source"),
+                ("none", "Left out", "only changes written on this source"),
             ),
-            refusal="" if facts.version >= 160000 else "told apart from PostgreSQL 16 on",
+            refusal="" if facts.version >= 160000 else "needs PostgreSQL 16",
         ),
     )
 
@@ -229,32 +229,32 @@ def _how_it_is_read(facts: ServerFacts) -> tuple[Option, ...]:
             about="Standbys with sync_replication_slots keep a copy of the slot, so that the "
             "record goes on after one is promoted.",
             choices=(
-                ("no", "No", "usual where there is no standby"),
-                ("yes", "Yes", "the slot is made with failover = true"),
+                ("no", "No", "default without a standby"),
+                ("yes", "Yes", "the slot is created with failover = true"),
             ),
             refusal=""
             if facts.major >= 17 and not facts.in_recovery
             else "this server is a standby"
             if facts.major >= 17
-            else "there from PostgreSQL 17 on",
+            else "needs PostgreSQL 17",
         ),
         Option(
             name="interface",
             label="How it is read",
-            about="Through a replication connection, or by SQL functions where poolers or rules "
-            "let none through.",
+            about="Through a replication connection, or by SQL functions if poolers or rules "
+            "refuse it.",
             choices=(
-                ("walsender", "Replication connection", "at once, and fast"),
+                ("walsender", "Replication connection", "immediate and fast"),
                 ("sql", "SQL functions", "about a second later; nothing while a transaction runs"),
             ),
         ),
         Option(
             name="keep_aborted",
-            label="What was rolled back",
-            about="Of transactions that were streamed and then rolled back.",
+            label="Rolled back changes",
+            about="Changes of transactions that were streamed and then rolled back.",
             choices=(
                 ("no", "Forget it", "after ten minutes"),
-                ("yes", "Keep it, marked", "it takes place in the store"),
+                ("yes", "Keep it, marked", "uses space in the store"),
             ),
         ),
     )

@@ -104,7 +104,7 @@ def chosen_words(answers: Mapping[str, Any]) -> list[tuple[str, str]]:
     if answers.get("through") == "publications":
         lines.append(("Tables", f"those of {', '.join(answers.get('publications') or ())}"))
     elif answers.get("through") == "all":
-        lines.append(("Tables", "all of them, also those made later"))
+        lines.append(("Tables", "all tables, also future ones"))
     elif answers.get("tables"):
         lines.append(("Tables", plural(len(answers["tables"]), "table")))
     rules = [rule for of in (answers.get("columns") or {}).values() for rule in of.values()]
@@ -147,7 +147,7 @@ def carried_out(draft: SourceDraft) -> CarriedOut:
     lines = [_line(one) for one in draft.progress]
     name, words = draft.answers.get("name", ""), KINDS[Kind(draft.kind)]
     if draft.stop_wanted and draft.state in (State.WAITING, State.RUNNING):
-        return CarriedOut("idle", "Being taken back.", f"Nothing will be left on {name}.",
+        return CarriedOut("idle", "Being undone.", f"Nothing will be left on {name}.",
                           lines, moving=True)  # fmt: skip
     match draft.state:
         case State.WAITING:
@@ -159,16 +159,16 @@ def carried_out(draft: SourceDraft) -> CarriedOut:
                               moving=True, may_stop=True)  # fmt: skip
         case State.FAILED:
             trouble = SourceProblem(draft.problem_code, draft.problem_cause, draft.problem_remedy)
-            left = "Something is left on it, see below." if draft.undo else "Nothing was left on it"
+            left = "Something is left on it, see below." if draft.undo else "Nothing is left on it"
             cause = f"{sentence(trouble.cause)}. {left.rstrip('.')}."
             return CarriedOut("now", f"{name} is not set up.", cause, lines, trouble=trouble,
                               may_retry=True)  # fmt: skip
         case State.CANCELLED:
-            return CarriedOut("idle", "Cancelled.", f"All was taken back: nothing is left on "
-                              f"{name}, and its address is forgotten.", lines)  # fmt: skip
+            return CarriedOut("idle", "Cancelled.", f"Everything was undone: nothing is left on "
+                              f"{name}, and its address is deleted.", lines)  # fmt: skip
     if draft.kind == Kind.WATCH:
         return CarriedOut("ok", "The watch has ended.", f"Its slot is gone from {name}, and what "
-                          "was seen is gone from here.", lines)  # fmt: skip
+                          "was received is deleted.", lines)  # fmt: skip
     return _done(draft, lines)
 
 
@@ -189,10 +189,10 @@ def _asked(draft: SourceDraft, lines: list[PlanLine]) -> CarriedOut:
     """Describe a draft that waits for a worker."""
     waited = timezone.now() - (draft.asked_at or draft.created_at)
     if waited > timedelta(seconds=UNCLAIMED_SECONDS):
-        return CarriedOut("look", "No worker has begun.", "None is running, or all are busy: see "
-                          "that replview up runs. Nothing is on the source.", lines,
+        return CarriedOut("look", "No worker has started.", "None is running, or all are busy: "
+                          "check that replview up runs. Nothing is on the source.", lines,
                           moving=True, may_stop=True)  # fmt: skip
-    return CarriedOut("idle", "About to begin.", "A worker takes it within a second or two.",
+    return CarriedOut("idle", "Starting.", "A worker starts within seconds.",
                       lines, moving=True, may_stop=True)  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def _done(draft: SourceDraft, lines: list[PlanLine]) -> CarriedOut:
     level, word = ("ok", "done") if draft.slot.state == Slot.State.STREAMING else (
         "unknown", draft.slot.state)  # fmt: skip
     waits = PlanLine("The receiver connects", "", level, word, draft.slot.problem_cause)
-    return CarriedOut("ok", f"{name} is being recorded.", "Its live page opens by itself.",
+    return CarriedOut("ok", f"{name} is being recorded.", "Its live page opens automatically.",
                       [*lines, waits], moving=True)  # fmt: skip
 
 

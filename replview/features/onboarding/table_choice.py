@@ -84,7 +84,7 @@ class TableChoice:
         for one in self.publications:
             words = plural(len(one.tables), "table")
             if one.all_tables:
-                words = f"all tables, also later ones: {words} now"
+                words = f"all tables, also future ones: {words} now"
             elif schemas := self.whole_schemas.get(one.name):
                 words = f"{words}, and later ones of {', '.join(schemas)}"
             found.append((one, words))
@@ -146,9 +146,9 @@ def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoi
 def _no_everything(facts: ServerFacts, tables: list[TableFacts]) -> str:
     """Return why no publication FOR ALL TABLES can be created; empty if it can."""
     if facts.in_recovery:
-        return "this server is a standby: publications are made on its primary"
+        return "this server is a standby: publications are created on its primary"
     if not facts.superuser:
-        return f"PostgreSQL asks for a superuser, which the role {facts.role} is not"
+        return f"PostgreSQL requires a superuser, which the role {facts.role} is not"
     return "" if tables else "the database has no table yet"
 
 
@@ -165,7 +165,7 @@ def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
     if choice.through == PUBLICATIONS:
         chosen = [one for one in choice.publications if one.name in choice.chosen]
         if not chosen:
-            choice.error = "Choose at least one publication, or have one made."
+            choice.error = "Choose at least one publication, or let replview create one."
         elif clash := clash_of(chosen):
             choice.error = (
                 f"These publications give table {clash} different columns, which one slot cannot "
@@ -187,7 +187,7 @@ def _read_everything(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | N
     """Return the answer for all tables; refuse if it breaks updates that were not agreed to."""
     choice.breaking_agreed = sent.get("breaking", "") == choice.breaking_digest
     if choice.no_everything:
-        choice.error = f"All tables at once cannot be had: {choice.no_everything}."
+        choice.error = f"All tables cannot be published: {choice.no_everything}."
     elif choice.breaking and not choice.breaking_agreed:
         choice.error = (
             f"On {plural(len(choice.breaking), 'table')} UPDATE and DELETE would fail on the "
@@ -235,17 +235,17 @@ def _mend(table: TableFacts) -> tuple[tuple[str, str], ...]:
     if table.deferrable_key:
         index, key = quoted(f"{table.name[:40]}_identity"), map(quoted, table.primary_key)
         make = "CREATE UNIQUE INDEX" if table.partitioned else "CREATE UNIQUE INDEX CONCURRENTLY"
-        best = ("Its primary key is DEFERRABLE, which PostgreSQL takes for no identity. A unique "
+        best = ("Its primary key is DEFERRABLE, which is no replica identity. A unique "
                 "index on the same columns does", f"{make} {index} ON {name} ({', '.join(key)}); "
                 f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {index};")  # fmt: skip
     elif table.primary_key:
         back = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"
-        return (("Its primary key, which is there, is used again", back),)
+        return (("Use its existing primary key", back),)
     else:
-        best = ("A primary key is best: small, and useful to everybody",
+        best = ("Best: a primary key",
                 f"ALTER TABLE {name} ADD PRIMARY KEY (…);")  # fmt: skip
     return (
         best,
-        ("Without one, the whole old row goes into the WAL with each update and delete",
+        ("Without a key, each update and delete writes the whole old row to WAL",
          f"ALTER TABLE {name} REPLICA IDENTITY FULL;"),
     )  # fmt: skip

@@ -22,7 +22,7 @@ def take_back_lost() -> None:
         left = _sweep(draft) if swept else _take_back(draft)
         remedy = "Try again"
         if left:
-            goes_on = "replview goes on trying to take back what was made. Or run"
+            goes_on = "replview keeps trying to undo it. Or run"
             remedy = f"{goes_on if swept else 'Run'} on the source yourself: {'; '.join(left)}"
         cause = "the worker ended before it was done"
         drafts.end(draft, "FAILED", problem_code="lost", problem_cause=cause, problem_remedy=remedy)

@@ -70,11 +70,11 @@ def read_form(form: PeekForm, sent: QueryDict) -> dict[str, Any] | None:
         asked = sent.getlist("publication")
         form.chosen = [name for name in form.place.publications if name in asked]
         if not form.chosen:
-            form.error = "Choose at least one publication: pgoutput sends nothing without."
+            form.error = "Choose at least one publication: pgoutput sends nothing without one."
             return None
         options["publications"] = form.chosen
     if form.changes not in CHANGES or form.seconds not in SECONDS:
-        form.error = "Choose one of the bounds for changes and one for seconds."
+        form.error = "Choose a limit for changes and one for seconds."
         form.changes, form.seconds = CHANGES[0], SECONDS[1]
         return None
     return {"options": options, "max_changes": form.changes, "max_seconds": form.seconds}

@@ -37,10 +37,10 @@ def carry_out(peek: SlotPeek) -> None:
     except SourceProblem as error:
         _fail(peek, error)
     except (DSNError, SecretKeyChanged) as error:
-        _fail(peek, SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials"))
+        _fail(peek, SourceProblem("bad_dsn", str(error), "Fix that, or change its credentials"))
     except Exception as error:
         log.exception("peek %s failed", peek.pk)
-        cause = f"replview itself failed while looking ({type(error).__name__})"
+        cause = f"replview failed during the peek ({type(error).__name__})"
         _fail(peek, SourceProblem("internal", cause, "See the log of the tasks worker"))
     else:
         peeks.finish(peek, without_masked(found, peek.source, ingest_alone=True))
@@ -106,13 +106,11 @@ def _plugin(conninfo: str, slot_name: str) -> str:
         place = read_place(connection)
     slot = place.slot(slot_name)
     if slot is None:
-        raise SourceProblem(
-            "no_such_slot", f"the server has no slot {slot_name}", "Look at its slots"
-        )
+        raise SourceProblem("no_such_slot", f"the server has no slot {slot_name}", "See its slots")
     if refusal := place.refusal(slot):
         raise SourceProblem(
             "not_peekable",
-            f"slot {slot_name} cannot be looked into: {refusal}",
+            f"slot {slot_name} cannot be peeked: {refusal}",
             "Choose an idle logical slot of this source's database",
         )
     return slot.plugin or ""

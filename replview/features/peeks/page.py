@@ -174,7 +174,7 @@ def failed_page(peek: SlotPeek) -> PeekFailedPage:
     """Build the page of a peek that failed."""
     sentence = Sentence(
         level="look",
-        title=f"Nothing was seen of {peek.slot_name}.",
+        title=f"The peek into {peek.slot_name} failed.",
         cause=f"{capfirst(peek.problem_cause)}.",
     )
     return PeekFailedPage(peek=peek, sentence=sentence, again=_again(peek))
@@ -190,7 +190,7 @@ def result_page(peek: SlotPeek) -> PeekResultPage:
             level="look" if bound else "idle",
             title=found.title,
             cause=found.cause,
-            next="widen the bounds to see all." if bound else "",
+            next="raise the limits to see all." if bound else "",
         ),
         again=_again(peek),
         found=found,
@@ -211,15 +211,15 @@ def _server_sentence(
         return Sentence(
             level="idle",
             title="No slot on this server.",
-            cause="Nothing keeps its WAL for a reader.",
-            next="add one, or look again.",
+            cause="No slot retains its WAL.",
+            next="add one, or read again.",
         )
     peekable = refusals.count("")
-    can = f"{peekable} can be looked into" if peekable else "none can be looked into"
+    can = f"{peekable} can be peeked" if peekable else "none can be peeked"
     return Sentence(
         level="idle",
         title=f"{plural(len(refusals), 'slot')} on this server, {can}.",
-        cause="Looking decodes what waits and moves nothing.",
+        cause="A peek decodes what waits and does not advance the slot.",
         next="choose an idle one." if peekable else "",
     )
 
@@ -230,17 +230,17 @@ def _form_sentence(
     if trouble is not None or refusal:
         return Sentence(
             level="look" if trouble is not None else "idle",
-            title=f"Cannot look into {slot_name}.",
+            title=f"Cannot peek into {slot_name}.",
             cause=f"{capfirst(refusal if trouble is None else trouble.cause)}.",
         )
     if slot is None:
         title = f"No slot {slot_name} on this server."
-        return Sentence(level="idle", title=title, cause="It was dropped, or never made.")
+        return Sentence(level="idle", title=title, cause="It was dropped, or never created.")
     return Sentence(
         level="idle",
         title=f"See what waits in {slot_name}.",
-        cause="Nothing is confirmed, the slot stays where it is.",
-        next="read the cost, set the bounds.",
+        cause="Nothing is confirmed; the slot is not advanced.",
+        next="check the cost, set the limits.",
     )
 
 
@@ -248,20 +248,20 @@ def _progress_sentence(peek: SlotPeek, seconds: float) -> Sentence:
     if peek.state == SlotPeek.State.RUNNING:
         return Sentence(
             level="unknown",
-            title=f"Looking into {peek.slot_name}.",
-            cause="The slot is not moved; this page shows what waits as soon as it is known.",
+            title=f"Peeking into {peek.slot_name}.",
+            cause="The slot is not advanced; the result appears here.",
         )
     if peek.state == SlotPeek.State.WAITING and seconds > UNCLAIMED_SECONDS:
         return Sentence(
             level="look",
-            title=f"No worker has begun to look into {peek.slot_name}.",
+            title=f"No worker has started the peek into {peek.slot_name}.",
             cause="None is running, or all are busy.",
-            next="see that replview up runs.",
+            next="check that replview up runs.",
         )
     return Sentence(
         level="unknown",
-        title=f"A worker is about to look into {peek.slot_name}.",
-        cause="It begins within a second or two.",
+        title=f"A worker is about to peek into {peek.slot_name}.",
+        cause="It starts within seconds.",
     )
 
 
@@ -280,4 +280,4 @@ def _read_place(source: Source) -> tuple[PeekableServer | None, SourceProblem | 
     except SourceProblem as error:
         return None, error
     except (DSNError, SecretKeyChanged) as error:
-        return None, SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
+        return None, SourceProblem("bad_dsn", str(error), "Fix that, or change its credentials")

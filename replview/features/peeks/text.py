@@ -73,7 +73,7 @@ class PeekResult:
         count, still_open = self.number("transactions"), self.number("open_transactions")
         at_least = "" if self.complete else "At least "
         if count is None:
-            return "How much waits is unknown."
+            return "The number of waiting changes is unknown."
         if count:
             return f"{at_least}{plural(count, 'transaction')} {'waits' if count == 1 else 'wait'}."
         if not self.complete:
@@ -96,7 +96,7 @@ class PeekResult:
         if prepared:
             parts.append(f"{count_words(prepared)} prepared")
         what = ", ".join(parts)
-        looked = f"looked for {self.seconds}, slot not moved."
+        looked = f"took {self.seconds}, slot not advanced."
         return f"{what}; {looked}" if what else f"{looked[:1].upper()}{looked[1:]}"
 
     @property
@@ -113,10 +113,10 @@ class PeekResult:
             case "seconds":
                 bound = f"{max_seconds:g}{NO_BREAK}s"
             case _:
-                return "" if self.complete else "The look ended before the slot's end."
+                return "" if self.complete else "The peek ended before the end of the slot."
         until = self.result.get("until_lsn")
         place = f" at {until}" if until else ""
-        return f"The look ended at its bound of {bound}{place}: what comes after was not looked at."
+        return f"The peek stopped at its limit of {bound}{place}: later changes were not read."
 
 
 def moment(value: object) -> datetime | None:

@@ -35,8 +35,8 @@ class IdentityWords:
 
 
 _NO_HISTORY = "no key is known, so a row has no history of its own"
-_INDISTINCT = IdentityWarning(level="look", word="rows not told apart", why=_NO_HISTORY)
-_APART = "its rows cannot be told apart"
+_INDISTINCT = IdentityWarning(level="look", word="no row key", why=_NO_HISTORY)
+_APART = "its rows cannot be identified"
 _FAILS = "an UPDATE or DELETE of it fails on the source as long as that is published"
 
 
@@ -66,7 +66,7 @@ def identity_words(
             words = _unknown(key)
     if hidden:
         names = ", ".join(hidden)
-        why = f"a column rule keeps {names} of its key out of the record: a row has no history"
+        why = f"a column rule excludes key column {names}: rows have no history"
         warning = IdentityWarning(level="look", word="key not kept", why=why)
         words = replace(words, level="look", warnings=(*words.warnings, warning))
     return words
@@ -77,11 +77,11 @@ def _nothing(name: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
         now="NOTHING",
         old_row="none: only inserts and truncates can be received",
         level="look",
-        cause=f"Replica identity NOTHING: {_FAILS}, and rows cannot be told apart.",
-        next="let its primary key identify it, or FULL.",
+        cause=f"Replica identity NOTHING: {_FAILS}, and rows cannot be identified.",
+        next="use its primary key, or FULL.",
         warnings=(IdentityWarning(level="look", word="NOTHING", why=f"{_FAILS}, and {_APART}"),),
         statements=(
-            ("Let its primary key identify it", f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"),
+            ("Use its primary key", f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"),
             *full,
         ),
     )
@@ -98,9 +98,7 @@ def _full(name: str, key: str, add_key: tuple[tuple[str, str], ...]) -> Identity
             cause="Replica identity FULL sends the whole old row with every update and delete, "
             "which costs WAL.",
             warnings=(cost,),
-            statements=(
-                ("Send keys alone again", f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"),
-            ),
+            statements=(("Send only keys again", f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"),),
         )
     return IdentityWords(
         now="FULL, without a primary key",
@@ -117,9 +115,9 @@ def _full(name: str, key: str, add_key: tuple[tuple[str, str], ...]) -> Identity
 def _index(key: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
     return IdentityWords(
         now=f"INDEX on ({key})" if key else "INDEX, which is gone",
-        old_row="the index's columns alone, when one of them changes or the row is deleted",
+        old_row="only the index's columns, when one of them changes or the row is deleted",
         level="ok" if key else "look",
-        cause="Replica identity INDEX sends the index's columns alone, so before images are "
+        cause="Replica identity INDEX sends only the index's columns, so before images are "
         "derived." if key else f"The index of its replica identity is gone: {_FAILS}.",
         next="" if key else "name another index, or FULL.",
         warnings=(
@@ -141,7 +139,7 @@ def _default(
     if key:
         return IdentityWords(
             now=f"DEFAULT, primary key ({key})",
-            old_row="the key alone, when it changes or the row is deleted",
+            old_row="only the key, when it changes or the row is deleted",
             level="ok",
             cause="Replica identity DEFAULT sends no old values, so before images are derived.",
             next="weigh FULL.",
@@ -160,10 +158,10 @@ def _default(
 
 def _unknown(key: str) -> IdentityWords:
     return IdentityWords(
-        now="unknown: this output plugin does not tell",
-        old_row="unknown: this output plugin does not tell",
+        now="unknown: this output plugin does not send it",
+        old_row="unknown: this output plugin does not send it",
         level="ok" if key else "look",
-        cause="Its replica identity is unknown: this output plugin does not tell it.",
+        cause="Its replica identity is unknown: this output plugin does not send it.",
         warnings=() if key else (_INDISTINCT,),
     )
 

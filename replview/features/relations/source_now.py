@@ -97,7 +97,7 @@ def read_source_now(
     try:
         known, table = look_at_table(full_conninfo(source), relation.oid)
         if known is not None and known != relation.system_identifier:
-            now.absent = "the source is another cluster now than the one this was received from"
+            now.absent = "the source is now another cluster than the recorded one"
             return now
         if table and visibility.hides_table(source.pk, table.schema, table.name):
             now.trouble = no_right
@@ -106,7 +106,7 @@ def read_source_now(
     except SourceProblem as error:
         now.trouble = error
     except UNUSABLE as error:
-        now.trouble = SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
+        now.trouble = SourceProblem("bad_dsn", str(error), "Fix that, or change its credentials")
     if now.table is None:
         if now.trouble is None:
             now.absent = f"the source has no table with oid {relation.oid}: it was dropped"

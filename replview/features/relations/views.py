@@ -19,10 +19,9 @@ def relations(request: HttpRequest) -> HttpResponse:
     """Show the tables of the selected slot's stream."""
     view = slot_view_of(request)
     if view is None:
-        cause = ("Tables are those of one slot's stream. The command shows every statement before "
-                 "it runs one.")  # fmt: skip
+        cause = "Tables are listed by slot. The command shows every statement before running it."
         run = "replview slot add SOURCE SLOT"
-        return no_slot(request, "Relations", "No table yet.", cause, run=run)
+        return no_slot(request, "Relations", "No tables yet.", cause, run=run)
     page = read_relations_page(view.slot, wanted_of(request))
     return render(request, "relations/relations.html", {"page": page})
 

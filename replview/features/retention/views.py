@@ -119,7 +119,7 @@ def _cause(store: StoreSize, found: Forecast) -> str:
     if store.share >= 1:
         return f"That is {share}. {store.stuck}".rstrip()
     if not full:
-        return f"That is {share}; how long that lasts is not known yet."
+        return f"That is {share}; how long that lasts is unknown yet."
     return f"That is {share}.{full}"
 
 
@@ -180,7 +180,7 @@ def store(request: HttpRequest) -> HttpResponse:
     try:
         size = _size(budget)
         if protect not in Slot.Protect.values:
-            raise ValueError("choose what comes first at the budget")
+            raise ValueError("choose what to protect at the budget")
     except ValueError as error:
         why = str(error)
         page = page_of(typed=budget, error=f"{why[:1].upper()}{why[1:]}.")
@@ -200,5 +200,5 @@ def _size(text: str) -> int | None:
         return None
     size = parse_size(text)
     if not 0 < size < 1 << 62:
-        raise ValueError("a budget is more than nothing; none: no budget")
+        raise ValueError("write a size above zero, or none")
     return size

@@ -28,17 +28,17 @@ _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 #: Reasons why a row, or a column of it, is unknown or does not exist.
 WHY = {
     "before the record": "the record begins later",
-    "gap": "there is a gap in the record, and no change since that tells",
-    "left out": "a transaction was left out of the record, which may have changed the row",
+    "gap": "history has a gap, and no later change shows it",
+    "left out": "a skipped transaction may have changed the row",
     "keyless": "the table was changed while its rows had no key, or another one",
-    "unpublished": "not every operation of the table is published: it may have changed unseen",
+    "unpublished": "not every operation of the table is published: it may have changed",
     "table": "another table took the name of its table",
-    "limited": "it has more changes under its keys than are looked at",
-    "lost": "what became of the row under its last key is not recorded",
+    "limited": "it has more changes under its keys than are searched",
+    "lost": "changes of the row under its last key are not recorded",
     "no change": "no change of it is recorded",
-    "not sent": "unchanged TOAST, not sent by any change we have",
+    "not sent": "unchanged TOAST, not sent by any stored change",
     "no earlier change": "no earlier change of the row is recorded",
-    "altered": "ALTER TABLE changed it, or may have, between that moment and a change telling it",
+    "altered": "ALTER TABLE changed it, or may have, before the next recorded change",
     "deleted": "it was deleted",
     "truncated": "its table was truncated",
     "not created": "it was not created yet",
@@ -138,7 +138,7 @@ def _read_moment(found: AsOf, state: Callable[..., RowState], before: str) -> No
         try:
             found.then = state(before=name)
         except LookupError:
-            found.problem = "That change is not in the record any more."
+            found.problem = "That change was deleted."
             return
         found.words = "before the change"
     elif _LSN.fullmatch(found.typed):
@@ -147,7 +147,7 @@ def _read_moment(found: AsOf, state: Callable[..., RowState], before: str) -> No
     elif found.typed:
         found.at = _moment(found.typed)
         if found.at is None:
-            found.problem = "Neither a time nor an LSN: write 2026-11-19 12:00:00 or 0/1B2C3D8."
+            found.problem = "Not a time or an LSN: write 2026-11-19 12:00:00 or 0/1B2C3D8."
             return
         found.then = state(moment=found.at)
     if found.then is not None and found.at is None:
@@ -232,7 +232,7 @@ def _as_sql(state: RowState, start: Start) -> str:
     whole = {n: v for n, v in state.values.items() if not mark_of(v) and not isinstance(v, Mapping)}
     left = [n for n in (*state.values, *state.unknown) if n not in whole]
     relation = start.table.relation
-    note = comment(f"Left out, unknown or too long: {', '.join(left)}") if left else ""
+    note = comment(f"Omitted, because unknown or too long: {', '.join(left)}") if left else ""
     names = ", ".join(identifier(name) for name in whole)
     values = ", ".join(literal(value, types.get(name)) for name, value in whole.items())
     table = table_name(relation.schema, relation.table)

@@ -52,7 +52,7 @@ _BEGUN = {
 }  # fmt: skip
 _ENDED = {
     "delete": "deleted", "moved": "moved to another key", "truncated": "truncated",
-    "lost": "what became of it is not recorded",
+    "lost": "later changes are not recorded",
     "table": "another table took the name after its last change",
 }  # fmt: skip
 
@@ -282,7 +282,7 @@ def _rows(finder: RowFinder, shown: TracedRow, address: _PageAddress) -> list[Ro
             RowOfKey(
                 address.other(last.text),
                 last.name in mine,
-                _BEGUN.get(span.begun, "there before its first recorded change"),
+                _BEGUN.get(span.begun, "existed before its first recorded change"),
                 first.commit_time,
                 _ENDED.get(span.ended, ""),
                 span.until,
@@ -330,7 +330,7 @@ def _marker(mark: HistoryMark) -> RowLine:
     elif mark.lapse is not None:
         line.words = f"The table was {mark.lapse.text}. Changes made then are not recorded."
     elif mark.incarnation is not None:
-        begun = "The slot began a new incarnation; what was between is not recorded."
+        begun = "The slot started a new incarnation; changes in between are not recorded."
         failed_over = "The source failed over. Nothing is missing."
         line.words = failed_over if mark.kind == "failover" else mark.incarnation.gap or begun
         line.from_time, line.at = mark.incarnation.former_commit_time, mark.incarnation.started_at

@@ -28,9 +28,9 @@ UNKNOWN_WHY = {
     "gap": "the gap",
     "left out": "a transaction was left out",
     "keyless": "the table was changed while its rows had no key, or another one",
-    "limited": "earlier changes of the table were not looked at",
+    "limited": "earlier changes of the table were not searched",
     "unpublished": "the table was not published for a time, or not all of it",
-    "table": "the table was made anew",
+    "table": "the table was created again",
     "": "no earlier change is recorded",
 }
 
@@ -229,9 +229,9 @@ def _gap_words(holes: list[Gap]) -> str:
 def _why_not(coverage: Coverage) -> str:
     """Return the reason why "no change" is not proved."""
     if coverage.origin_filtered:
-        return "Changes that were replicated into the source are not received."
+        return "Changes replicated into the source are not received."
     if coverage.table is not None and coverage.table.published is False:
         return "The table is not published."
     if coverage.table is not None and coverage.table.published is None:
-        return "Whether the table was published all the while is unknown."
-    return "Whether there was none is unknown: the record does not cover it."
+        return "Whether the table was published throughout is unknown."
+    return "It is unknown whether there was none: history does not cover this time."

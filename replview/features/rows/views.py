@@ -33,7 +33,7 @@ def rows(request: HttpRequest) -> HttpResponse:
         return no_slot(
             request,
             "Row history",
-            "No row yet.",
+            "No rows yet.",
             "A row's history is that of one slot's stream. The command shows every statement "
             "before it runs one.",
             run="replview slot add SOURCE SLOT",
@@ -71,6 +71,6 @@ def read_change(transaction_id: int, seq: int) -> OpenedChange:
     found = changes_of(reading_session(), transaction_id, seq - 1, 1)
     row = transaction_by_id(reading_session(), transaction_id)
     if row is None or not found or found[0].seq != seq:
-        raise Http404("there is no such change, or it was received anew")
+        raise Http404("there is no such change, or it was received again")
     incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
     return OpenedChange(slot=incarnation.slot, row=row, block=blocks_of(found)[0])

@@ -60,7 +60,7 @@ def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
 
     def do(act: Plan) -> Outcome:
         receiving.start(slot, by=request.user.get_username())
-        lines = ["It is received within a few seconds."]
+        lines = ["Receiving starts within a few seconds."]
         return Outcome(title=f"{slot} is started.", lines=lines, links=links_of(slot))
 
     return show_or_do(request, act_page(slot), lambda: receiving.plan_start(slot), do)
@@ -73,7 +73,7 @@ def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
 
     def do(act: Plan) -> Outcome:
         receiving.stop(slot, by=request.user.get_username())
-        lines = [f"It stays on {slot.source} and holds WAL there until it is started again."]
+        lines = [f"It stays on {slot.source} and retains WAL there until it is started again."]
         start_url = reverse("slot-start", args=[source_name, slot_name])
         links = [*links_of(slot), ("Start it again", start_url)]
         return Outcome(title=f"{slot} is stopped.", lines=lines, links=links)
@@ -95,7 +95,7 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
         by = request.user.get_username()
         dropping.drop_slot(slot, by=by, keep_record=keep, leave_on_source=leave)
         links = links_of(slot) if keep else [("All slots", reverse("slots"))]
-        outcome = "was dropped; its record is kept" if keep else "was removed with its record"
+        outcome = "was dropped; its history is kept" if keep else "was removed with its history"
         return Outcome(title=f"{slot} {outcome}.", lines=list(act.consequences), links=links)
 
     def plan() -> Plan:
@@ -123,7 +123,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
             query = urlencode([("table", name) for name in changes.joining])
             address = reverse("baselines", args=[source_name, slot_name])
             links = [("Take a baseline of them", f"{address}?{query}"), *links]
-            lines = ["The rows that are there already are not in the record without a baseline."]
+            lines = ["Present rows are not stored without a baseline."]
         return Outcome(title=f"The tables of {slot} are changed.", lines=lines, links=links)
 
     def plan() -> Plan:
@@ -143,7 +143,7 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
         return redirect("slot", source_name, slot_name)
     watched = WatchedSlot.objects.filter(source=source, name=slot_name).first()
     if watched is None:
-        raise Http404("the source was never seen to have such a slot")
+        raise Http404("the source never had such a slot")
     scope_to(request, f"{source_name}/{slot_name}")
     asked = request.POST if request.method == "POST" else request.GET
     chosen = names_in(asked.getlist("publication"))
@@ -157,7 +157,7 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
 
     def do(act: Plan) -> Outcome:
         slot = adopting.adopt(source, slot_name, chosen, by=request.user.get_username())
-        lines = ["It is received within a few seconds, from where it stands."]
+        lines = ["Receiving starts within a few seconds, from its current position."]
         return Outcome(title=f"{slot} is adopted.", lines=lines, links=links_of(slot))
 
     def plan() -> Plan:

@@ -22,7 +22,7 @@ class BudgetForm(forms.Form):
     protect = forms.ChoiceField(
         choices=Slot.Protect.choices,
         error_messages=dict.fromkeys(
-            ("required", "invalid_choice"), "Choose what comes first at the budget."
+            ("required", "invalid_choice"), "Choose what to protect at the budget."
         ),
     )
     heartbeat = forms.IntegerField(
@@ -110,15 +110,15 @@ def _sentence(slot: Slot) -> str:
     size = slot.wal_budget_bytes
     if size is None:
         return (
-            "No budget: replview never drops this slot, whatever WAL it retains. Only the "
+            "No budget: replview never drops this slot, however much WAL it retains. Only the "
             "server's max_slot_wal_keep_size (13 and later) bounds it."
         )
     if slot.protect == Slot.Protect.RECORD:
         return (
             f"Protect the record: replview warns at {size_words(size // 2)} and at "
-            f"{size_words(size)}, and drops nothing. The source's disk can fill."
+            f"{size_words(size)}, and drops nothing. The source's disk may fill up."
         )
     return (
         f"Protect the database: replview warns at {size_words(size // 2)}; at {size_words(size)} "
-        "it stops receiving and drops the slot on the source. The record then has a gap."
+        "it stops receiving and drops the slot on the source. History then has a gap."
     )

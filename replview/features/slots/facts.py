@@ -132,7 +132,7 @@ def facts_of(server: ServerSlot, slot: Slot | None, cause: Cause, failover: Fail
         # The page of a received slot shows these with its options.
         *([] if slot is not None else _kind(server)),
         Fact(name="active_pid", text=pid or "none", mono=bool(pid)),
-        *([] if slot is not None else [Fact(name="Created by", text="not replview; only watched")]),
+        *([] if slot is not None else [Fact(name="Created by", text="not replview; monitored")]),
         Fact(name="First seen", at=seen_at, unknown="" if seen_at else "unknown"),
     ]
 
@@ -163,7 +163,7 @@ def _replay(server: ServerSlot) -> Iterator[Fact]:
     if isinstance(lag, int | float):
         yield Fact(name="Replay lag", text=short_words(lag * 1e6), note=state)
     else:
-        yield Fact(name="Replay lag", unknown="unknown: nothing was replayed lately", note=state)
+        yield Fact(name="Replay lag", unknown="unknown: nothing was replayed recently", note=state)
 
 
 def _invalidation(server: ServerSlot) -> Iterator[Fact]:

@@ -210,11 +210,11 @@ def _wanted(row: SlotListRow, filters: SlotsFilter, fleet: Fleet) -> bool:
 
 
 def _summary(rows: list[SlotListRow]) -> str:
-    """Return the count by level: ``1 needs you now, 8 caught up; 3 slots only watched.``."""
+    """Return the count by level: ``1 needs you now, 8 caught up; 3 slots only monitored.``."""
     counts = Counter(row.view.level for row in rows)
     parts = ", ".join(_counted(counts[level], level) for level in Level if counts[level])
     others = sum(1 for row in rows if not row.ours)
-    watched = f"; {plural(others, 'slot')} only watched" if others else ""
+    watched = f"; {plural(others, 'slot')} only monitored" if others else ""
     return f"{parts}{watched}."
 
 

@@ -99,13 +99,13 @@ def quarantined(slot: Slot, user: str, *, error: str = "", typed: str = "") -> Q
 
 def _follows(row: Quarantine, streams: bool, late: bool) -> str:
     if streams and row.decision == Quarantine.Decision.SKIP:
-        return "It is received again, and left out when the stream comes to it."
+        return "It is received again, and skipped."
     if late:
         return (
-            "The receiver has not obeyed yet. Next: see that the slot is started, and that a "
+            "The receiver has not done so yet. Next: check that the slot is started and a "
             "worker runs."
         )
-    return "The receiver obeys within a second or two."
+    return "The receiver does so within seconds."
 
 
 def thing(row: Quarantine) -> str:
@@ -124,15 +124,15 @@ def consequence(row: Quarantine, by: str) -> str:
     """Return what a skip removes from the record, and the account it is recorded under."""
     name = f"the gap is recorded under your name ({by})."
     if row.xid is None:
-        return f"The message at {row.lsn} will never be in this record; {name}"
+        return f"The message at {row.lsn} will never be stored; {name}"
     count = changes_so_far(row)
     which = (
         f"{plural(count, 'change')} received so far of transaction {row.xid}, and all that follow,"
         if count
-        else f"All changes of transaction {row.xid} (how many is unknown: it was not received to "
-        "its end)"
+        else f"All changes of transaction {row.xid} (number unknown: it was not received "
+        "completely)"
     )
-    return f"{which} will never be in this record; {name}"
+    return f"{which} will never be stored; {name}"
 
 
 def hex_dump(data: bytes) -> str:

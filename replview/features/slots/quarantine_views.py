@@ -51,11 +51,11 @@ def why_withheld(row: Quarantine, slot: Slot) -> str:
     called = table_readings(row.relation)
     if not called:
         closed = visibility.restricted or current_rules() or slot.column_rules
-        return "it names no table, and some are not to be seen" if closed else ""
+        return "it names no table, and you may not see all tables" if closed else ""
     if any(visibility.hides_table(slot.source_id, schema, table) for schema, table in called):
         return f"you have {NO_RIGHT} of {row.relation}"
     if any(_is_masked(slot, schema, table) for schema, table in called):
-        return f"columns of {row.relation} are masked, and these bytes are as they came"
+        return f"columns of {row.relation} are masked, and these bytes are not"
     return ""
 
 
@@ -90,11 +90,11 @@ def decision(
         raise Http404("there is no such slot")
     chosen, typed = request.POST.get("decision", ""), request.POST.get("xid", "").strip()[:40]
     if chosen not in (Quarantine.Decision.RETRY, Quarantine.Decision.SKIP):
-        return slot_page.show(request, view, error="Choose one of the two.", status=422)
+        return slot_page.show(request, view, error="Choose retry or skip.", status=422)
     if chosen == Quarantine.Decision.SKIP:
         word = skip_word(row)
         if not word:
-            error = "This message belongs to no transaction, so there is none to skip."
+            error = "This message belongs to no transaction, so nothing can be skipped."
             return slot_page.show(request, view, error=error, status=422)
         if typed != word:
             error = f"Not skipped: type {word} to confirm."

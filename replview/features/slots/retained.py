@@ -60,7 +60,7 @@ def _pace(reading: SlotReading) -> str:
     """Return the change of the retained WAL, such as ``growing 5.2 MB/s``."""
     growth = reading.growth_bytes_per_second
     if growth is None:
-        return "pace not known yet"
+        return "rate not known yet"
     if abs(growth) < STEADY_BYTES_PER_SECOND:
         return "steady"
     return f"{'growing' if growth > 0 else 'falling'} {bytes_words(abs(growth))}/s"

@@ -95,7 +95,7 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
     if request.method == "POST" and asked is not None:
         unsure = loss is not None and loss.is_to_be_confirmed
         if unsure and sent.get("typed", "").strip() != slot.name:
-            error = f"Type {slot.name} to have that deleted."
+            error = f"Type {slot.name} to confirm the deletion."
         else:
             return _choose(request, slot, asked)
     page = keeping_page(slot, asked, loss, typed=(typed_for, typed_most), error=error)

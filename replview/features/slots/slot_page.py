@@ -31,13 +31,13 @@ _KINDS_ASKED = 30
 REASONS = {
     "created": "created by replview",
     "adopted": "adopted as it was found",
-    "recreated": "the slot was created anew",
+    "recreated": "the slot was created again",
     "temporary": "the connection was lost, and with it the temporary slot",
     "re-pointed": "the source is another cluster",
     "timeline": "the source went to another timeline",
-    "advanced": "the slot stood beyond our record",
+    "advanced": "the slot was ahead of the stored history",
     "failover": "the source failed over to a promoted standby",
-    "rewound": "the server's WAL ended before our record",
+    "rewound": "the server's WAL ended before the stored history",
 }
 
 
@@ -176,8 +176,8 @@ def _sentence(view: SlotView, quarantined: Quarantined | None) -> Sentence:
         return Sentence(
             level=view.level,
             title=health.title,
-            cause="Nothing after it is received; the source keeps WAL for it.",
-            next="mend the cause and try again, or skip the transaction.",
+            cause="Nothing after it is received; the source retains WAL for the slot.",
+            next="fix the cause and try again, or skip the transaction.",
         )
     if quarantined and view.slot.state != Slot.State.STREAMING:
         return Sentence(level=view.level, title=health.title, cause=quarantined.decided)
@@ -193,7 +193,7 @@ def _log(query: QueryDict, slot: Slot) -> SlotLog:
     if query.get("from", ""):
         start = line_of(slot, Params(query).number("from") or 0)
         if start is None:
-            raise Http404("the slot's log has no such line")
+            raise Http404("the slot's log has no such event")
     page = read_log(slot, kinds=kinds, start=start, limit=LOG_LINES)
     return SlotLog(
         lines=lines_of(page.lines, kinds),

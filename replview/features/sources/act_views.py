@@ -82,12 +82,12 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
             status = 422
         else:
             lines = [
-                f"Tried as {tried.server.role} on database {tried.server.database}: the same "
+                f"Connected as {tried.server.role} on database {tried.server.database}: the same "
                 "server as before.",
                 "Encrypted with TLS." if tried.tls else "Not encrypted: no TLS on this connection.",
-                "Receivers connect anew within two seconds.",
+                "Receivers connect again within two seconds.",
             ]
-            title = f"{source} is read with other credentials."
+            title = f"{source} has new credentials."
             return _done(request, managed.Outcome(title=title, lines=lines, links=_links(source)))
     return render(request, "acts/credentials.html", {"page": page}, status=status)
 
@@ -130,7 +130,7 @@ def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
     missing = [one.name for one in found.outcomes if one.word == "missing"]
     links = [(f"Create {one} there", reverse("slot-start", args=[source.name, one]))
              for one in missing]  # fmt: skip
-    lines = [one.sentence for one in found.outcomes] or ["It has no slot of replview's."]
+    lines = [one.sentence for one in found.outcomes] or ["It has no slot of replview."]
     title = f"{source} is read at its new address."
     return _done(request, managed.Outcome(title=title, lines=lines, links=_links(source) + links))
 
@@ -150,7 +150,7 @@ def rename(request: HttpRequest, source_name: str) -> HttpResponse:
         source.name = former
         page = replace(page, trouble=managed.trouble_of(error))
         return render(request, "acts/rename.html", {"page": page}, status=422)
-    title = f"{former} is called {source.name} now."
+    title = f"{former} is now named {source.name}."
     return _done(request, managed.Outcome(title=title, links=_links(source)))
 
 
@@ -174,7 +174,7 @@ def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     except managed.EXPECTED as error:
         page = replace(page, trouble=managed.trouble_of(error))
         return render(request, "acts/remove.html", {"page": page}, status=422)
-    later = "The records of its slots are being deleted; it is gone when they are."
+    later = "The history of its slots is being deleted; the source is removed after that."
     outcome = managed.Outcome(
         title=f"{source_name} was removed.",
         lines=[] if gone else [later],

@@ -115,7 +115,7 @@ class SourcePage:
     server: Server
     #: Name of the database as the server reported it; empty before that.
     database: str
-    #: The way replview signs in, such as ``a password, sealed with this instance's key``.
+    #: The way replview signs in, such as ``a password, encrypted with this instance's key``.
     credentials: str
     ours: list[OurSlot] = field(default_factory=list)
     others: list[OtherSlot] = field(default_factory=list)
@@ -157,12 +157,12 @@ def build_page(fleet: Fleet, source: Source) -> SourcePage:
 def credentials_words(source: Source) -> str:
     """Return in words how replview signs in, without a secret."""
     if source.conninfo.startswith("env:"):
-        return f"the whole address is in the variable {source.conninfo.removeprefix('env:')}"
+        return f"the connection string is in the variable {source.conninfo.removeprefix('env:')}"
     kind, _, place = source.password_ref.partition(":")
     if kind in ("env", "file"):
         return f"a password in the {'variable' if kind == 'env' else 'file'} {place}"
     if source.sealed_password:
-        return "a password, sealed with this instance's key"
+        return "a password, encrypted with this instance's key"
     for word, place in (
         ("service=", "a service file of replview's user"),
         ("passfile=", "a password file of replview's user"),
@@ -209,8 +209,8 @@ def list_sources(fleet: Fleet) -> SourcesPage:
     empty = not fleet.sources
     return SourcesPage(
         level="idle" if empty else fleet.sources[0].level,
-        title="No source yet." if empty else fleet.source_count(),
-        cause="Nothing is read, nothing is recorded." if empty else fleet.summary_sentence(),
+        title="No sources yet." if empty else fleet.source_count(),
+        cause="Nothing is read or recorded." if empty else fleet.summary_sentence(),
         next_step="add one." if empty else "",
         clusters=clusters_of(fleet),
         feeds=feeds_of(fleet),

@@ -294,7 +294,7 @@ def transactions(request: HttpRequest) -> HttpResponse:
     views = list(fleet_of(request).slots)
     if not views:
         does = "lists every stored transaction"
-        return no_record(request, "Transactions", "No transaction yet.", does)
+        return no_record(request, "Transactions", "No transactions yet.", does)
     name = request.GET.get("slot", "")
     slot = next((view.slot for view in views if str(view.slot) == name), None)
     if slot is None and name:

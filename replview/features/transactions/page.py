@@ -257,19 +257,19 @@ def context_lines(context: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 def empty_words(row: TransactionRow, shown: Shown, changes: ChangesPage) -> dict[str, str]:
     """Return title and explanation for a page without changes."""
     if changes.no_table:
-        why = f"This transaction changed nothing of {shown.table}."
+        why = f"This transaction has no change of {shown.table}."
         return {"title": "Not touched", "why": why}
     if shown.filtered:
         title, which = "Nothing passes", "of this transaction"
         if changes.searched_to is not None:
-            title, which = "Nothing yet", "that was looked at"
-        return {"title": title, "why": f"No change {which} passes this filter."}
+            title, which = "Nothing yet", "that was searched"
+        return {"title": title, "why": f"No change {which} matches this filter."}
     reasons = {
-        "receiving": "Its first changes are on their way.",
-        "streaming": "Its first changes are on their way.",
+        "receiving": "Loading its first changes.",
+        "streaming": "Loading its first changes.",
         "aborted": "The transaction did not commit, and its changes were deleted. The slot’s "
         "option keep_aborted keeps such changes.",
-        "skipped": "They were left out of the record by somebody’s decision.",
+        "skipped": "They were skipped by decision of a user.",
     }
     reasons["rolled back"] = reasons["aborted"]
     why = reasons.get(row.state, "It changed no published table.")

@@ -53,12 +53,12 @@ WORDS: dict[str, TroubleText] = {
         "connected; its heartbeat stops, and the slot retains WAL.",
         kinds=(_K.RECEIVER_DOWN,),
         look=(_SLOT_PAGE, _LAG, _ALERTS),
-        ends="it goes on where it was: nothing is lost.",
+        ends="it continues where it stopped: nothing is lost.",
     ),
     "prepared-transaction": TroubleText(
         title="Leave a prepared transaction",
-        about="Two notes are prepared as trouble_forgotten, and nobody will ever decide. It holds "
-        "WAL, locks and vacuum.",
+        about="Two notes are prepared as trouble_forgotten, and never committed or rolled back. It "
+        "holds WAL, locks and vacuum.",
         kinds=(_K.PREPARED_AGE,),
         look=(_FLIGHT, _SLOT_PAGE, _ALERTS),
         ends="it is rolled back.",
@@ -74,14 +74,14 @@ WORDS: dict[str, TroubleText] = {
     "flood": TroubleText(
         title="Flood it",
         about="The whole price list is repriced, again and again, faster than it can be stored. "
-        "The slot comes to retain some 24 MB and is kept there; at most 300 MB are written.",
+        "The slot retains up to about 24 MB; at most 300 MB are written.",
         kinds=(_K.RETAINED_WAL, _K.LAG),
         look=(_LAG, _SLOT_PAGE, _ALERTS),
-        ends="it is over once the receiver has caught up.",
+        ends="it ends when the receiver has caught up.",
     ),
     "idle-slot": TroubleText(
         title="Forget a slot",
-        about="A slot debezium_billing appears that nobody reads, and retains 1.6 MB of WAL more "
+        about="A slot debezium_billing appears without a consumer, and retains 1.6 MB of WAL more "
         "every second.",
         kinds=(_K.SLOT_INACTIVE,),
         look=(_SLOTS, _LAG, _ALERTS),
@@ -104,7 +104,7 @@ WORDS: dict[str, TroubleText] = {
         ends="the column is dropped, which is one more change. The alert stays until it is seen.",
     ),
     "poison-change": TroubleText(
-        title="Write what cannot be stored",
+        title="Write a row that cannot be stored",
         about="The store refuses one row of audit_notes. The receiver stops before it, and skips "
         "nothing: somebody must decide.",
         kinds=(_K.POISON_CHANGE,),
@@ -183,15 +183,15 @@ def _sentence(cards: Sequence[Card], alive: bool) -> Sentence:
     if not alive:
         return Sentence(
             level="unknown",
-            title="Nobody makes trouble now.",
-            cause="The demo's process for it does not answer; its log is logs/trouble.log.",
+            title="Troubles are not available.",
+            cause="The demo's process for troubles does not answer; its log is logs/trouble.log.",
         )
     if not on:
         return Sentence(
             level="idle",
             title="No trouble now.",
-            cause="This is a demo: nobody minds what happens to the shop.",
-            next="make some, and watch what replview says.",
+            cause="This is a demo: nothing here can be harmed.",
+            next="start one, and watch what replview shows.",
         )
     firing = sum(len(card.alerts) for card in on)
     return Sentence(

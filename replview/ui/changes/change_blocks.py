@@ -100,7 +100,7 @@ def _before_of_update(block: Block, change: ChangeRow, previous: Any) -> dict[st
     else:
         block.before = "key" if sent_old else "unknown"
         what = "no more of the old row" if sent_old else "no old row"
-        block.before_from = f"the server sent {what}, and the changes before do not tell it"
+        block.before_from = f"the server sent {what}, and earlier changes do not show it"
     return dict(sent_old)
 
 
@@ -163,9 +163,7 @@ def _before_of_delete(
         return dict(image)
     if previous is None:
         block.before = "key" if image else "unknown"
-        block.before_from = (
-            "the server sent only the key, and the changes before do not tell the row"
-        )
+        block.before_from = "the server sent only the key, and earlier changes do not show the row"
         return dict(image)
     block.before, block.before_from = "derived", "the server sent only the key"
     return {**previous.image, **image}

@@ -43,7 +43,7 @@ def find_transaction(transaction_id: int) -> TransactionRow:
     row = history.transaction_by_id(reading_session(), transaction_id) if readable else None
     seen = seen_sources() is None or Transaction.objects.filter(pk=transaction_id).exists()
     if row is None or row.state == "copying" or not seen:
-        raise Http404("there is no such transaction, or it was received anew")
+        raise Http404("there is no such transaction, or it was received again")
     return row
 
 

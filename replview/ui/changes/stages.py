@@ -44,7 +44,7 @@ class Stage:
     def clock(self) -> str:
         """Return which clock gave ``at``, in words."""
         if self.heard_late:
-            return "at the latest: replview heard of it after the next state had begun"
+            return "at the latest: replview received it after the next state had begun"
         return "the source's clock" if self.source_time else "replview's clock, when first stored"
 
 

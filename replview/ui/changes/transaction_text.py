@@ -16,13 +16,13 @@ _CONTEXT_SHOWN = 4
 NOT_UNDONE = {
     "receiving": "it is still being received",
     "streaming": "it is still open on the source",
-    "prepared": "it is prepared and has not happened yet; ROLLBACK PREPARED takes it back",
+    "prepared": "it is prepared and has not happened yet; ROLLBACK PREPARED rolls it back",
     "aborted": "it was aborted",
     "rolled back": "it was rolled back",
     "message": "a message changed no row",
     "snapshot": "a baseline changed nothing",
     "skipped": "its changes were not stored",
-    "unknown": "nobody can tell whether it was committed",
+    "unknown": "it is unknown whether it was committed",
 }
 _GRADES = {
     "claimed": "Named by a message in this transaction. Any role could have sent it.",
@@ -70,7 +70,7 @@ class Heading:
     tables: str
     #: The time when it ended, or was prepared; None where unknown or open.
     when: datetime | None
-    #: True when it was aborted or rolled back, so that nothing of it counts.
+    #: True when it was aborted or rolled back, so that it has no effect.
     ended: bool
     open: bool
     stations: list[Station]
@@ -188,13 +188,13 @@ def sentence_of(
         return TransactionSentence(
             names_actor=False,
             did=f"A baseline read {plural(row.inserts, 'row')}{position}",
-            rest="Nothing changed by it: it tells what the rows were before their first change.",
+            rest="It changed nothing: it stores rows as they were before their first change.",
         )
     if row.state == "message":
         return TransactionSentence(
             names_actor=True,
             did="sent a message outside any transaction",
-            rest="It counts at once, whatever became of the transaction that sent it.",
+            rest="It takes effect even if the transaction that sent it rolled back.",
         )
     return TransactionSentence(names_actor=True, did=_did(row), rest=_rest(row, blocks, whole))
 
@@ -209,7 +209,7 @@ def _did(row: TransactionRow) -> str:
         "rolled back": "had changed",
     }.get(row.state, "changed")
     if row.state == "skipped":
-        return "was left out of the record"
+        return "was skipped"
     if rows:
         return f"{verb} {plural(rows, 'row')} in {tables}"
     if row.truncates:
@@ -221,14 +221,14 @@ def _did(row: TransactionRow) -> str:
 
 def _rest(row: TransactionRow, blocks: Sequence[Block], whole: bool) -> str:
     by_state = {
-        "receiving": "It is being received: nothing of it counts yet.",
-        "streaming": "Still open on the source: nothing of it counts yet.",
-        "prepared": "Prepared, neither committed nor rolled back: nothing of it counts yet.",
-        "aborted": "It was aborted: nothing of it counts.",
-        "rolled back": "ROLLBACK PREPARED ended it: nothing of it counts.",
-        "skipped": "Its changes were not stored, by somebody’s decision; it keeps its place.",
-        "unknown": "It was prepared in an incarnation of the slot that ended before it did: nobody "
-        "can tell how it ended.",
+        "receiving": "It is being received: it has no effect yet.",
+        "streaming": "Still open on the source: it has no effect yet.",
+        "prepared": "Prepared, neither committed nor rolled back: it has no effect yet.",
+        "aborted": "It was aborted: it has no effect.",
+        "rolled back": "ROLLBACK PREPARED ended it: it has no effect.",
+        "skipped": "Its changes were not stored, by decision of a user; it keeps its position.",
+        "unknown": "It was prepared in an incarnation of the slot that ended before it did: its "
+        "end is unknown.",
     }
     if row.state in by_state:
         return by_state[row.state]
@@ -247,12 +247,12 @@ def _undo(blocks: Sequence[Block]) -> str:
     if able == len(rows):
         return f"undo is possible for {'all ' if able > 1 else ''}{plural(able, 'row')}"
     if not able:
-        return "undo is not possible: each change says why"
+        return "undo is not possible: each change shows why"
     return f"undo is possible for {able:,} of {plural(len(rows), 'change')}"
 
 
 def grade_words(row: TransactionRow) -> str:
     """Return a sentence about how the actor's name is known."""
     if not row.actor:
-        return "Nothing in this transaction names who did it."
-    return _GRADES.get(row.actor_grade or "", "How this name is known was not recorded.")
+        return "This transaction names no actor."
+    return _GRADES.get(row.actor_grade or "", "The evidence for this name was not recorded.")

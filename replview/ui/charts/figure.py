@@ -147,7 +147,7 @@ def chart(
         unit=unit,
         figure={"data": data, "layout": _layout(marks, levels)},
         legend=legend,
-        note=note or ("" if known else "Nothing is known of this stretch of time."),
+        note=note or ("" if known else "No data in this time range."),
         unknown=[asdict(one) for one in unknown],
     )
 

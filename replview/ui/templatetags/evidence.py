@@ -58,7 +58,7 @@ def coverage_words(coverage: Coverage) -> CoverageWords:
     words = CoverageWords(coverage, gap_words, holes[:_GAPS_SHOWN], more)
     if left_out:
         what = plural(left_out, "transaction was", "transactions were")
-        words.missing.append(f"{what} left out by decision.")
+        words.missing.append(f"{what} skipped by decision of a user.")
     if coverage.origin_filtered:
         origin = "Changes that came from another server are not received (origin = none)."
         words.missing.append(origin)
@@ -70,7 +70,7 @@ def coverage_words(coverage: Coverage) -> CoverageWords:
 def _say_table(table: TableCoverage, words: CoverageWords) -> None:
     name = f"{table.schema}.{table.table}"
     if table.known_since is None:
-        words.quiet.append(f"What is published of {name} is unknown: nobody has looked yet.")
+        words.quiet.append(f"What is published of {name} is unknown: not read yet.")
     elif not table.published:
         words.missing.append(f"{name} is not published.")
     else:

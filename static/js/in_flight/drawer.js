@@ -116,8 +116,8 @@ function failed(status) {
   holder.append(
     el("h2", "", gone ? "This transaction is gone" : "Not loaded"),
     el("p", "", gone
-      ? "It is no longer in the store: retention dropped its day, or it was received anew."
-      : "The server did not answer. What you see on the left stays."),
+      ? "It is no longer in the store: retention dropped its day, or it was received again."
+      : "The server did not answer. The page on the left is unchanged."),
   );
   return holder;
 }

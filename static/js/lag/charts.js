@@ -24,7 +24,7 @@ export class Charts {
   emptyWords(chart) {
     const { answer } = this;
     if (answer.sampled) return chart.note;
-    if (!answer.live) return "No sample was kept of this stretch of time.";
+    if (!answer.live) return "No samples in this time range.";
     return `No sample yet. First sample in ${Math.round(answer.interval_seconds) || 5} s.`;
   }
 

@@ -52,7 +52,7 @@ async function read() {
     await draw();
   } catch (error) {
     if (error.name === "AbortError") return;
-    trouble.textContent = "The charts cannot be read just now; the page tries again every few seconds.";
+    trouble.textContent = "The charts cannot be loaded; the page retries every few seconds.";
     trouble.hidden = false;
   } finally {
     if (asking === mine) {

@@ -33,6 +33,6 @@ export async function savePicture(panel) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   } catch {
-    toast("The picture could not be made.", { symbol: "close" });
+    toast("The image could not be created.", { symbol: "close" });
   }
 }

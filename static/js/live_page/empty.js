@@ -17,7 +17,7 @@ export function showEmpty(page) {
   if (!empty) return;
   const stored = stream.slot?.stored > 0 || more;
   const [title, why] = onlyOpen ? nothingOpen(filters)
-    : filters.any ? ["Nothing matches", `No transaction looked at so far passes the filters. New ones that do appear here.${above(band)}`]
+    : filters.any ? ["Nothing matches", `No transaction so far matches the filters. New matches appear here.${above(band)}`]
       : stored ? ["Cleared", `New transactions appear here as they commit.${above(band)}`]
         : ["No commits yet", `${proof(page)}${above(band)}`];
   put("empty-title", title);

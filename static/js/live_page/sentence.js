@@ -15,16 +15,16 @@ function judge({ stream, band, clock, filters, connected, ended, awayMs }) {
   if (ended === "signed-out") return state("signed-out", "now", "Signed out.", "Your session ended. Next: sign in again.");
   if (ended === "no-slot") return state("no-slot", "now", "Slot removed.", "replview no longer knows this slot. Next: choose another above.");
   if (!connected) {
-    if (!stream.loaded) return state("connecting", "unknown", "Connecting.", "The last transactions are on their way.");
-    return state("lost", "look", "Connection lost.", `No word from replview for ${age(awayMs)}. Trying again; what is missed will be filled from the store.`);
+    if (!stream.loaded) return state("connecting", "unknown", "Connecting.", "Loading the last transactions.");
+    return state("lost", "look", "Connection lost.", `No answer from replview for ${age(awayMs)}. Reconnecting; missed transactions are loaded from the store.`);
   }
-  if (!slot) return state("connecting", "unknown", "Connecting.", "The last transactions are on their way.");
+  if (!slot) return state("connecting", "unknown", "Connecting.", "Loading the last transactions.");
   if (slot.problem) return state(`problem-${slot.problem}`, slot.state === "failed" ? "now" : "look", problemTitle(slot), problemRest(slot, clock));
-  if (slot.state === "stopped") return state("stopped", "idle", "Stopped.", slot.desired === "stopped" ? "This slot is not read, as you wished; its WAL stays on the source." : "No receiver reads this slot yet.");
+  if (slot.state === "stopped") return state("stopped", "idle", "Stopped.", slot.desired === "stopped" ? "This slot is stopped; the source retains its WAL." : "No receiver reads this slot yet.");
   if (slot.state === "starting") return state("starting", "unknown", "Starting.", "The receiver is connecting to the source.");
   if (slot.state === "reconnecting") return state("reconnecting", "look", "Reconnecting.", "The receiver lost its connection to the source and tries again.");
   if (slot.heartbeat_ms !== null && clock.known && clock.server() - slot.heartbeat_ms > STALE_MS) {
-    return state("silent", "look", "No sign of the receiver.", `Its last was ${age(clock.server() - slot.heartbeat_ms)} ago. Another worker takes over by itself.`);
+    return state("silent", "look", "No heartbeat from the receiver.", `Its last was ${age(clock.server() - slot.heartbeat_ms)} ago. Another worker takes over by itself.`);
   }
   const health = bad(headerHealth());
   if (stream.paused) return state("paused", health?.level ?? "idle", "Paused.", `${plural(stream.since, "new transaction")} since. Next: resume to fill them in.`);
@@ -57,7 +57,7 @@ function problemTitle(slot) {
 }
 
 function problemRest(slot, clock) {
-  const retry = slot.retry_ms && clock.known ? ` Next try in ${age(slot.retry_ms - clock.server())}.` : "";
+  const retry = slot.retry_ms && clock.known ? ` Next attempt in ${age(slot.retry_ms - clock.server())}.` : "";
   return `${slot.cause.replace(/\.?$/, ".")}${retry}`;
 }
 
@@ -65,7 +65,7 @@ function liveRest(stream, band, clock) {
   const tables = publishedTables(stream.slot, " from ");
   const median = clock.median;
   if (narrow.matches) {
-    const reach = median === null ? "" : ` · ${delay(median)} to screen`;
+    const reach = median === null ? "" : ` · ${delay(median)} latency`;
     return `${rate(stream.rate)}${reach} · ${count(stream.folded)} folded`;
   }
   const reach = median === null ? "" : `; commits reach this screen after ${delay(median)}`;

@@ -72,7 +72,7 @@ function showUndo(text, possible) {
   copy.dataset.copy = text;
   copy.hidden = !possible;
   document.getElementById("undo-words").textContent = possible
-    ? "Nothing is run here. Read it, then run it on the source yourself."
-    : "It cannot be taken back as a whole. What can be is at each change.";
+    ? "replview does not run this. Review it, then run it on the source."
+    : "It cannot be undone as a whole. Each change shows whether it can be undone.";
   dialog.showModal();
 }

@@ -38,7 +38,7 @@ export function delay(ms) {
 }
 
 export function rate(perSecond) {
-  if (perSecond === null || perSecond === undefined) return "rate unknown";
+  if (perSecond === null || perSecond === undefined) return "measuring rate";
   const figure = perSecond > 0 && perSecond < 1 ? perSecond.toFixed(1) : count(Math.round(perSecond));
   return `${figure}${NO_BREAK}tx/s`;
 }

@@ -140,7 +140,7 @@ def test_the_list_says_who_lacks_a_role(admin: Client) -> None:
     make_user("new", None)
     sentence = build_accounts_page({}, {}).sentence
     assert (sentence.level, sentence.title) == ("look", "1 account has no role yet.")
-    assert sentence.next == "Give a role, or close what nobody uses."
+    assert sentence.next == "give each a role, or close unused accounts."
     shown = admin.get("/accounts/").text
     assert "1 account has no role yet." in shown
     assert "&lt;b&gt;vera</a>" in shown
@@ -430,7 +430,7 @@ class TestLimits:
         for _ in range(5):
             client.post("/accounts/me/password/", {"old": "x", "new": new, "again": new})
         right = client.post("/accounts/me/password/", {"old": GOOD, "new": new, "again": new})
-        assert "Too many failed tries. Try again in" in text_of(right)
+        assert "Too many failed attempts. Try again in" in text_of(right)
         assert User.objects.get().check_password(GOOD)
 
     def test_one_address_that_tries_many_names_is_stopped(self, db, settings) -> None:
@@ -469,7 +469,7 @@ class TestFirstAdmin:
         )  # fmt: skip
         other = client.post(f"/setup/{code}/", form | {"again": "other"})
         assert other.status_code == 422
-        assert other.context["page"].errors == {"again": "The two are not the same."}
+        assert other.context["page"].errors == {"again": "The two passwords differ."}
 
         assert client.post(f"/setup/{code}/", form)["Location"] == "/"
 
@@ -480,11 +480,11 @@ class TestFirstAdmin:
 
     def test_its_page_renders(self, db) -> None:
         address = f"/setup/{first_admin.new_code()}/"
-        assert "Make the first admin" in Client().get(address).text
+        assert "Create the first admin" in Client().get(address).text
         form = {"name": "<b>", "password": GOOD, "again": "other"}
         page = Client().post(address, form).text
         assert 'value="&lt;b&gt;"' in page
-        assert "The two are not the same." in page
+        assert "The two passwords differ." in page
         assert GOOD not in page
 
     def test_an_old_or_wrong_one_is_good_for_nothing(self, db) -> None:

@@ -68,14 +68,14 @@ def test_the_list_renders(signed_in, shop) -> None:
     shown = page(signed_in, "/actors/?slot=shop/replview")
 
     assert "3 actors changed shop/replview in the last 30 days." in shown
-    assert "Of 1 transaction (17 %) nobody said who it was." in shown
-    assert '<i class="unknown">nobody named</i>' in shown
+    assert "Of 1 transaction (17 %) the actor is unknown." in shown
+    assert '<i class="unknown">unknown</i>' in shown
     assert '<span class="chip chip-claim">claimed</span>' in shown
     assert '<span class="chip chip-fact">stamped</span>' in shown
     assert actor_url(shop.slot, "alice").replace("&", "&amp;") in shown
     assert "<script>alert" not in shown
     assert "&lt;script&gt;alert(1)" in shown
-    assert "No actor like this" in page(signed_in, "/actors/?slot=shop/replview&q=zz")
+    assert "No actor matches" in page(signed_in, "/actors/?slot=shop/replview&q=zz")
 
 
 def test_the_page_of_an_actor_renders(signed_in, shop) -> None:
@@ -89,7 +89,7 @@ def test_the_page_of_an_actor_renders(signed_in, shop) -> None:
     shown = page(signed_in, actor_url(shop.slot, name))
 
     assert "changed 2 rows in 1 table of shop/replview in the last 30 days, last" in shown
-    assert "The application said so: claimed." in shown
+    assert "The application named it (claimed)." in shown
     assert "Any role that may write messages can claim any name." in shown
     assert "/find/?slot=shop/replview&amp;table=public.orders&amp;actor=" in shown
     assert shown.count('<a class="plain-link" data-row href="/transactions/') == 2
@@ -105,7 +105,7 @@ def test_everybody_with_grade_and_nobody_named_as_an_entry(shop) -> None:
     shown = actors_page(shop)
 
     assert shown.title == "2 actors changed shop/replview in the last 30 days."
-    assert shown.unknown_words == "Of 1 transaction (20 %) nobody said who it was."
+    assert shown.unknown_words == "Of 1 transaction (20 %) the actor is unknown."
     grades = {row.sums.actor: (row.sums.claimed, row.sums.stamped) for row in shown.rows}
     assert grades == {"alice": (3, 0), "app": (0, 1), "": (0, 0)}
     urls = {row.sums.actor: row.url for row in shown.rows}
@@ -134,7 +134,7 @@ def test_what_somebody_changed(shop) -> None:
     shown = actor_page(shop, "alice")
 
     title = "alice changed 3 rows in 1 table of shop/replview in the last 30 days"
-    assert (shown.title, shown.known_by) == (title, "The application said so: claimed.")
+    assert (shown.title, shown.known_by) == (title, "The application named it (claimed).")
     [table] = shown.tables
     query = "slot=shop/replview&tables=public.orders&actor=alice"
     assert table.transactions_url.startswith(f"/transactions/?{query}")
@@ -176,7 +176,7 @@ def test_the_others_of_a_transaction_stand_beside_it(signed_in, shop) -> None:
 def test_a_stamp_is_told_as_one_with_its_context(shop) -> None:
     shown = actor_page(shop, "app")
 
-    assert shown.known_by == "The database stamped it."
+    assert shown.known_by == "The trigger stamped it."
     assert "stamp.application_name" in [line.key for line in shown.context]
 
 
@@ -184,7 +184,7 @@ def test_nobody_named_has_a_page_that_says_what_to_do(shop) -> None:
     shown = actor_page(shop, "")
 
     assert shown.title.startswith("Nobody named changed 1 row in 1 table")
-    assert shown.known_by == "Nothing in these 1 transaction says who it was."
+    assert shown.known_by == "Nothing in these 1 transaction names an actor."
     assert "actor=%3F" in shown.transactions_url
 
 
@@ -217,7 +217,7 @@ def test_nothing_at_all(signed_in, db) -> None:
     assert (shown.rows, shown.title) == (
         [], "Nobody changed shop/replview in the last 30 days.",
     )  # fmt: skip
-    assert "Nothing was changed" in page(signed_in, "/actors/?slot=shop/replview")
+    assert "No transactions" in page(signed_in, "/actors/?slot=shop/replview")
 
 
 def test_a_page_of_many_goes_on_where_it_ended(signed_in, shop, monkeypatch) -> None:

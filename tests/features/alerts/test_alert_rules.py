@@ -89,7 +89,7 @@ def test_the_page_of_a_rule_renders(signed_in, sampled: Sampled, lag_rule: Alert
     )  # fmt: skip
     shown = page(signed_in, f"/alerts/rules/{lag_rule.pk}/")
     assert f'href="/alerts/rules/{own.pk}/">shop/replview</a>' in shown
-    assert ">As it came</button>" in shown
+    assert ">Reset to default</button>" in shown
     assert 'value="delete"' not in shown
     shown = page(signed_in, f"/alerts/rules/{own.pk}/")
     assert "<b>&lt;b&gt;.</b>" in shown
@@ -98,7 +98,7 @@ def test_the_page_of_a_rule_renders(signed_in, sampled: Sampled, lag_rule: Alert
     sent_wrong = sent(own, threshold="<i>", severity="x")
     shown = signed_in.post(f"/alerts/rules/{own.pk}/", sent_wrong).content.decode()
     assert "Write a length of time with its unit" in shown
-    assert "Choose how urgent it is." in shown
+    assert "Choose a severity." in shown
     assert 'value="&lt;i&gt;"' in shown
 
 
@@ -129,7 +129,7 @@ def test_a_rule_is_changed_in_peoples_units(signed_in, lag_rule: AlertRule) -> N
         ({"threshold": "-5 s"}, "Write a length of time"),
         ({"threshold": "9" * 40 + " d"}, "Write a length of time"),
         ({"clear_threshold": "2 min"}, "At most the value at which it fires"),
-        ({"severity": "x"}, "Choose how urgent"),
+        ({"severity": "x"}, "Choose a severity"),
     ],
 )
 def test_what_is_wrong_stands_beside_its_field(
@@ -233,7 +233,7 @@ def test_every_kind_can_be_tried_or_says_why_not(signed_in, past_hour, sampled: 
         found[rule.key] = answer.context["page"].view.sentence
     assert "would have fired 1 time" in found["share_look"]
     assert "it would not have fired" in found["slot_lost"]
-    assert "no samples are kept" in found["store_size"]
+    assert "keeps no samples" in found["store_size"]
     assert "There are no samples of the past hour" in found["prepared"]
 
 
@@ -271,7 +271,7 @@ def test_webhooks_are_added_tested_and_deleted(admin, db) -> None:
 
 def test_the_page_of_webhooks_renders(admin, db) -> None:
     shown = page(admin, "/alerts/webhooks/")
-    assert "Alerts are shown on these pages alone." in shown
+    assert "Alerts are shown only on these pages." in shown
     url = "https://hooks.example.com/services/T0/very-secret"
     webhook, secret = add_webhook("<b>ops", url, by="alice")
     admin.post(f"/alerts/webhooks/{webhook.pk}/", {"action": "test"})

@@ -45,12 +45,12 @@ def rule_names(lines: list[AlertLine]) -> list[str]:
 
 
 def test_nothing_fires(sampled: Sampled) -> None:
-    assert alerts_page().sentence.title == "No rule is on."
+    assert alerts_page().sentence.title == "No alert rule is on."
     sampled.now = timezone.now()
     sampled.sample()
     assert alerts_page().sentence == Sentence(
         level=Level.OK,
-        title="Nothing is firing.",
+        title="No alert is firing.",
         cause="18 rules on, evaluated every five seconds.",
     )
     assert alerts_page().worst_url == ""
@@ -66,12 +66,12 @@ def test_the_page_renders(signed_in, firing: Sampled) -> None:
     assert shown.index(">Slot lost</a>") < shown.index(">Retained WAL over half its limit</a>")
     assert "60 %" in shown
     worst = alerts_page().worst_url
-    assert f'href="{worst}">Open the worst</a>' in re.sub(r" ?(?=[<>])", "", shown)
+    assert f'href="{worst}">Open the most severe</a>' in re.sub(r" ?(?=[<>])", "", shown)
     navigation = shown[shown.index('data-count="alerts"') :][:120]
     assert '<span class="nav-danger">2' in navigation
     shown = page(signed_in, "/shell/health/")
     assert re.search(r"""\[data-count="alerts"\]' ?><span class="nav-danger">2""", shown)
-    assert "of those asked for" in page(signed_in, "/alerts/?slot=shop/none")
+    assert "with these filters" in page(signed_in, "/alerts/?slot=shop/none")
 
 
 def test_what_fires_is_listed_worst_first(firing: Sampled) -> None:
@@ -150,10 +150,10 @@ def test_one_alert_says_what_the_values_were_and_what_to_do(signed_in, firing: S
     shown = page(signed_in, f"/alerts/{alert.pk}/")
     assert "(6 GB of 10 GB)" in shown
     assert "<dd>60 % <span" in shown
-    assert "Let its consumer read on, raise the limit, or drop the slot." in shown
+    assert "Let its consumer continue, raise the limit, or drop the slot." in shown
     assert "/lag/?slot=shop+%3Cb%3E/replview&amp;from=" in shown
     assert "/slots/shop%20%3Cb%3E/replview/" in shown
-    assert "no webhook was set up for it" in shown
+    assert "no webhook receives this alert" in shown
     page(signed_in, "/alerts/99999999999999999999/", 404)
     pending = Alert.objects.create(rule=alert.rule, subject="x", began_at=firing.now)
     page(signed_in, f"/alerts/{pending.pk}/", 404)

@@ -27,7 +27,7 @@ def test_the_strip_has_what_fires_before_what_is_over(sampled: Sampled) -> None:
 
 def test_the_strip_renders(sampled: Sampled) -> None:
     template = engines["django"].from_string("{% load alerts %}{% alerts_strip %}")
-    assert "None fires" in template.render()
+    assert "No alert is firing" in template.render()
     sampled.source.name = "<b>"
     sampled.source.save()
     sampled.watched.refresh_from_db()

@@ -64,7 +64,7 @@ TROUBLES = {
                     "shop/replview is lost: nobody read it for longer than "
                     "idle_replication_slot_timeout."),
     "inactive": ({"active": False, "inactive_since": START - SEVEN}, "Slot inactive",
-                 "Nobody has read shop/replview for 7 min 5 s."),
+                 "shop/replview has had no consumer for 7 min 5 s."),
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def test_the_graver_of_two_rules_stands_for_the_milder_while_it_fires(
     sampled.sample(retained_wal_bytes=int(9.5 * GB))
     assert states() == {HALF: "cleared", NEAR: "firing"}
     over = Alert.objects.get(rule__name=HALF)
-    assert over.detail["over_because"] == f"“{NEAR}” now stands for it"
+    assert over.detail["over_because"] == f"“{NEAR}” replaces it now"
 
     sampled.sample(retained_wal_bytes=6 * GB)
     assert list(Alert.objects.filter(state="firing").values_list("rule__name", flat=True)) == [HALF]

@@ -67,7 +67,7 @@ def test_the_archive_answers_what_the_store_deleted(deleted: Days, ann: Client, 
     answer = ann.get(f"/transactions/{gone}/")
     page = answer.content.decode()
     assert answer.status_code == 200
-    assert "From the archive: the store does not have it any more." in page
+    assert "From the archive: it was deleted from the store." in page
     assert page.count("&lt;ann&gt;, &lt;bo&gt;") == 2
     assert "2 inserts" in page
     assert "north" in page

@@ -89,7 +89,7 @@ def test_the_page_renders(signed_in: Client, slot: Slot) -> None:
     assert "has one" in page
     assert "no key" in page
     assert "row filter" in page
-    assert page.index("What it costs shop") < page.index(">Take a baseline</button>")
+    assert page.index("Cost on shop") < page.index(">Take a baseline</button>")
     assert EVIL not in page
     part = text_of(signed_in.get(PAGE, headers={"HX-Request": "true"}))
     assert "hx-swap-oob" in part
@@ -104,8 +104,8 @@ def test_an_empty_page_says_why_and_what_to_do(slot: Slot) -> None:
     assert page.sentence == Sentence(
         level="idle",
         title="No table of this slot has a baseline.",
-        cause="What a row was before its first recorded change is unknown without one.",
-        next="choose tables, read the cost.",
+        cause="Without one, the values of a row before its first recorded change are unknown.",
+        next="choose tables.",
     )
     assert page.form.choices == [
         BaselineTableChoice(
@@ -189,7 +189,7 @@ def test_what_it_waits_for_is_said(slot: Slot) -> None:
 
     assert page_of(slot).sentence == Sentence(
         level="unknown",
-        title="About to read public.orders.",
+        title="Starting to read public.orders.",
         cause="Its snapshot waits for the transactions that are open.",
     )
 
@@ -246,8 +246,8 @@ def test_no_number_breaks_it(signed_in: Client, slot: Slot, number: str) -> None
 def test_a_slot_of_another_plugin_is_refused(signed_in: Client, slot: Slot) -> None:
     Slot.objects.update(plugin="wal2json")
 
-    assert page_of(slot).refusal.startswith("The slot speaks wal2json")
-    assert "The slot speaks wal2json" in text_of(signed_in.get(PAGE))
+    assert page_of(slot).refusal.startswith("The slot uses wal2json")
+    assert "The slot uses wal2json" in text_of(signed_in.get(PAGE))
     sent = {"action": "request", "table": "public.orders", "rate": "0"}
     assert signed_in.post(PAGE, sent).status_code == 422
 
@@ -255,7 +255,7 @@ def test_a_slot_of_another_plugin_is_refused(signed_in: Client, slot: Slot) -> N
 def test_nobody_has_looked(signed_in: Client, db) -> None:
     History()
 
-    assert "nobody has looked yet" in text_of(signed_in.get(PAGE))
+    assert "they are not read yet" in text_of(signed_in.get(PAGE))
     assert signed_in.get("/slots/shop/nobody/baselines/").status_code == 404
 
 
@@ -310,7 +310,7 @@ def test_coverage_of_what_is_unknown_says_so(db) -> None:
     history = History()
     words = coverage_words(covered(history.slot))
     assert words.gap_words == "No gap"
-    assert words.quiet == ["What is published of public.orders is unknown: nobody has looked yet."]
+    assert words.quiet == ["What is published of public.orders is unknown: not read yet."]
     store_publication_look(history.slot, {"tables": []}, timezone.now())
     assert coverage_words(covered(history.slot)).missing == ["public.orders is not published."]
 

@@ -155,7 +155,7 @@ def test_too_many_are_refused_where_the_counters_tell(signed_in, history, monkey
 
 def test_a_refusal_renders(signed_in, history, monkeypatch) -> None:
     page = spaced(get(signed_in, table="public.orders", where="<b> = 1").content.decode())
-    assert "<b>No download.</b>" in page
+    assert "<b>The download was refused.</b>" in page
     assert "name is missing at “&lt;b&gt; = 1”" in page
     monkeypatch.setattr("replview.features.downloads.files.MOST_CHANGES", 2)
     page = spaced(get(signed_in).content.decode())

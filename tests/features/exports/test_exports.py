@@ -58,11 +58,11 @@ def test_the_page_renders(history: History, client: Client) -> None:
     assert ">public.orders</td>" in page
     assert "Read the changes" in page
     assert "the slice is narrowed" in page
-    assert "Have the table as of" not in page
+    assert "Rebuild the table as of" not in page
     key = str(history.orders.relation_id)
     history.commit({"op": "U", "new": {"id": "3"}}, relations={key: [0, 1, 0, 0]})
     whole = html_of(client, "/exports/?to=mine")
-    assert "Have the table as of" in whole
+    assert "Rebuild the table as of" in whole
     assert "not sent 1 time, see _not_sent" in whole
     orders = whole.split(">public.orders</td>")[1].split("</tr>")[0]
     rows, size, files = re.findall(r'<td class="num">\s*(.*?)\s*</td>', orders)
@@ -117,7 +117,7 @@ def test_the_address_is_the_sentence(history: History) -> None:
     page = page_of(history, "where=status+%3D+new")
     assert "an export is not narrowed by a condition on values" in page.sentence.cause
     sentence = page_of(history, "states=open").sentence
-    assert sentence.title == "This slice cannot be exported:"
+    assert sentence.title == "This cannot be exported:"
     assert sentence.cause.startswith("no export is of transactions")
 
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_counted_soon_can_be_exported(
     monkeypatch.setattr(outlook, "estimate", lambda store, _: store.execute("SELECT pg_sleep(9)"))
     page = page_of(history)
     assert page.sentence.title == "Ready, rows unknown:"
-    assert page.sentence.cause.startswith("counting this slice takes longer than")
+    assert page.sentence.cause.startswith("counting takes longer than")
     assert page.sentence.ready
     assert page.figures[0] == {
         "label": "Rows", "number": None, "rest": "counted while it runs", "main": True,

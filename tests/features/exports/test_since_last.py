@@ -58,7 +58,7 @@ def test_nothing_is_missing_after_an_export_that_had_an_end(
     history.commit(insert(9), commit_time=WHEN - dt.timedelta(days=1))
     run("export", **words | {"to": None})
     assert ids(tmp_path) == ["1", "2", "3", "3", "5", "6", "7", "8", "9"]
-    assert "nothing is new since export" in ended(run, 2)
+    assert "there is nothing new since export" in ended(run, 2)
 
     # Nor is anything left out by a beginning that is given again, by an LSN that ends one …
     place = Transaction.objects.order_by("-commit_seq").values_list("commit_lsn", flat=True)[0]
@@ -94,7 +94,7 @@ def test_a_gap_is_named_and_nothing_is_written_unless_it_is_allowed(
     assert "commit_seq 4 to 5 were deleted from the store" in ended(run, 3)
     history.commit(insert(7))
     said = ended(run, 3)
-    assert "the record has a gap since export" in said
+    assert "history has a gap since export" in said
     assert "commit_seq 4 to 5 were deleted from the store. Give --allow-gaps" in said
     assert Export.objects.count() == 1
     assert "over a gap: commit_seq 4 to 5" in run("export", allow_gaps=True, **words)

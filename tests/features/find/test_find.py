@@ -101,7 +101,7 @@ def test_filters(history, words, number) -> None:
     [
         ({"table": "public.orders", "where": "statuz = x"}, "there is no column statuz"),
         ({"table": "public.orders", "where": "status"}, "after status comes"),
-        ({"where": "status = x"}, "choose a table, or say since when"),
+        ({"where": "status = x"}, "choose a table, or set Since"),
         ({"since": "some day"}, "not understood: since"),
     ],
 )

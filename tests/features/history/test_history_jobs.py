@@ -67,7 +67,7 @@ def html_of(client: Client, address: str) -> str:
 
 def test_without_anything_exported_it_says_so(transactional_db) -> None:
     sentence = page_of().sentence
-    assert (sentence.title, sentence.ready) == ("Nothing to compute over.", False)
+    assert (sentence.title, sentence.ready) == ("No export yet.", False)
 
 
 def test_the_page_renders(root: Path, client: Client) -> None:
@@ -99,7 +99,7 @@ def test_the_address_is_the_job(root: Path) -> None:
         ("table=public.nothing", "no table public.nothing is exported of shop/replview-1 there"),
         ("life=shop/other-1", "nothing is exported of shop/other-1 there"),
         ("lsn=x", "is no LSN"),
-        ("lsn=0/10&time=2026-11-20", "an LSN and a time are two moments"),
+        ("lsn=0/10&time=2026-11-20", "give either an LSN or a time"),
         ("job=drop", "there is no history job"),
         ("job=hot-rows&top=0", "is no number of rows"),
         (f"root={root}/..", "has .. in it"),
@@ -154,7 +154,7 @@ def test_what_is_asked_for_is_recorded_and_cancelled(root: Path, client: Client)
 
 
 def test_the_list_of_all_jobs_renders(client: Client) -> None:
-    assert "None has run yet" in html_of(client, "/history/all/")
+    assert "No jobs yet" in html_of(client, "/history/all/")
     row = HistoryJob.objects.create(job="as-of", root="<b>", requested_by="<i>")
     page = html_of(client, "/history/all/")
     assert f'href="/history/{row.pk}/"' in page
@@ -280,7 +280,7 @@ def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client
     )  # fmt: skip
     record = record_of(row)
     assert record.sentence == Sentence(
-        level="ok", title="Done: 2 rows.", cause="Complete: all that it takes is exported."
+        level="ok", title="Done: 2 rows.", cause="Complete: all input is exported."
     )
     (nobody, *_, many), (alice, *_, single) = record.rows
     assert nobody == ResultCell("nobody named", unknown=True)

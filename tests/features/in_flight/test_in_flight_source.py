@@ -60,7 +60,7 @@ def test_a_transaction_is_followed_from_its_first_row_to_its_end(
         sample(recording.slot, any_source)
         page = said(signed_in, "/in-flight/")
         assert "1 streaming." in page
-        assert re.search(r"1 subtransaction rolled back, taking away [\d,]+ changes", page)
+        assert re.search(r"1 subtransaction rolled back, with [\d,]+ changes", page)
         drawer = said(signed_in, f"/in-flight/{streaming.pk}/drawer/")
         assert f"pid {session.info.backend_pid}" in drawer
         assert "night batch" in drawer
@@ -77,7 +77,7 @@ def test_a_transaction_is_followed_from_its_first_row_to_its_end(
     any_source.run("COMMIT PREPARED 'night''s'")
     recording.caught_up()
     page = said(signed_in, "/in-flight/")
-    assert "Nothing is in flight." in page
+    assert "No transaction is in flight." in page
     assert re.search(r"streaming \d\d:\d\d:\d\d UTC", signed_in.get("/in-flight/").content.decode())
     assert "6,000" in page
 
@@ -99,7 +99,7 @@ def test_one_prepared_in_another_database_is_told_apart(
 
     assert "Open on the source" in page
     assert "in another database than the slot's" in page
-    assert "1 prepared transaction not in this record." in page
+    assert "1 prepared transaction not recorded here." in page
 
 
 def test_of_other_databases_nothing_is_named_to_who_does_not_see_every_source(
@@ -204,7 +204,7 @@ def test_all_that_is_open_on_a_source_stands_there_with_what_it_holds(
         reader.execute("SELECT count(*) FROM t")
         any_source.run(*[f"INSERT INTO t VALUES ({n})" for n in range(20)])
         sample(recording.slot, any_source)
-        waits = "No streamed or prepared transaction waits: see below what else is open."
+        waits = "No streamed or prepared transaction: see below what else is open."
         assert waits in said(signed_in, "/in-flight/")
         writer.execute("BEGIN")
         writer.execute("INSERT INTO t VALUES (100)")
@@ -221,14 +221,14 @@ def test_all_that_is_open_on_a_source_stands_there_with_what_it_holds(
             assert next(iter(rows)) == f"pid {reader.info.backend_pid}"
             assert f"holds dead rows in {any_source.name}, {age} transactions back" in report
             assert "restart_lsn" not in report
-            assert "not in this record" not in report
+            assert "not recorded here" not in report
             assert f"idle in transaction pid {reader.info.backend_pid} {any_source.name}" in report
             assert f"{any_source.server.user}, report" in report
             number = len([*other.execute("SELECT FROM pg_replication_slots WHERE plugin > ''")])
             logical = f"of {number} logical slot{'s' * (number > 1)}"
             held = f"holds restart_lsn and catalog_xmin {logical}, dead rows in {any_source.name}"
             assert held in batch
-            assert "not in this record: nothing of it has been received yet" in batch
+            assert "not recorded here: it has not been received yet" in batch
             assert held in rows["mine"]
             assert f"in the record of {recording.slot}" in rows["mine"]
             assert "SQL: COMMIT PREPARED 'mine';" in rows["mine"]
@@ -299,7 +299,7 @@ def test_what_a_plain_role_is_not_shown_is_unknown(
             assert "replview’s role there needs pg_monitor" in page
         SourceLook.objects.update(looked_at=timezone.now() - timedelta(minutes=5))
         page = said(signed_in, "/in-flight/")
-        assert f"Unknown what is open on {source.name}: it was last looked at" in page
+        assert f"Open transactions are unknown on {source.name}: it was last checked" in page
         assert there(signed_in) == {}
     finally:
         source.run("DROP ROLE plain_reader")
@@ -324,7 +324,7 @@ def test_one_server_known_as_two_sources_is_told_once(
             assert page.count('aria-label="name twice') == 1, query
             assert f"in the record of {recording.slot}" in there(signed_in, query)["twice"], query
             assert f'tx={stored.pk}">in the record of' in page, query
-            assert "not in this record" not in page, query
+            assert "not recorded here" not in page, query
         stranger = Client()
         stranger.force_login(make_user("vera", "viewer", sources=[twin]))
         hidden = there(stranger)["twice"]

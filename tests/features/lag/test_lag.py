@@ -100,7 +100,7 @@ def test_it_opens_with_the_shortest_range_that_covers_the_record(
 def test_without_a_source_it_says_what_to_do(signed_in: Client) -> None:
     page = signed_in.get("/lag/").content.decode()
 
-    assert "Nothing is sampled yet." in page
+    assert "No samples yet." in page
     assert "replview source add" in page
     assert signed_in.get("/lag/data?slot=a/b").status_code == 404
 
@@ -127,7 +127,7 @@ def test_the_sentence_of_several_slots_is_that_of_the_worst(scene: Scene) -> Non
 
     unknown = page_of("slot=no/such")
     assert (unknown.sentence.level, unknown.slot_url) == ("unknown", "")
-    assert unknown.sentence.cause == "It is gone, or was never looked at."
+    assert unknown.sentence.cause == "It is gone, or was never sampled."
 
 
 def test_the_page_is_rendered_and_asks_nothing_from_elsewhere(

@@ -276,7 +276,7 @@ def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
     told = [*remedies_of(watch), *(finding.message for finding in watch.findings)]
     assert not any("SQL functions" in text for text in told), "a watch has no such option"
     assert "Ready, through SQL functions." in step
-    assert "To mend first" not in step
+    assert "Fix first" not in step
 
 
 def test_a_deferrable_key_is_told_with_what_does(admin: Client, source) -> None:
@@ -406,7 +406,7 @@ def test_all_tables_also_later_ones_only_where_the_danger_was_seen(admin: Client
     admin.post(f"{draft}columns/?table=public.orders", {"public.orders|email": "drop"})
     admin.post(f"{draft}options/", {"slot_name": "replview", "wal_budget": "10 GB"})
     review = shown(admin, f"{draft}{REVIEW}")
-    assert ("Tables", "all of them, also those made later") in review.chosen
+    assert ("Tables", "all tables, also future ones") in review.chosen
     notes = " ".join(review.review.notes)
     assert (
         "On the source UPDATE and DELETE fail from then on, for everybody, on public.audit" in notes
@@ -433,7 +433,7 @@ def test_who_is_no_superuser_is_told_why_all_tables_cannot_be(admin: Client, sou
     finally:
         source.run("DROP OWNED BY owner", "DROP ROLE owner")
 
-    assert "PostgreSQL asks for a superuser, which the role owner is not" in choice.no_everything
+    assert "PostgreSQL requires a superuser, which the role owner is not" in choice.no_everything
     assert (poorer.may_create, poorer.grant) == (
         False, f'GRANT CREATE ON DATABASE "{source.name}" TO "owner";'
     )  # fmt: skip
@@ -466,11 +466,11 @@ def test_what_fails_in_the_middle_is_taken_back(admin: Client, source) -> None:
     assert (done.state, done.problem_code) == ("failed", "name_taken")
     assert [line["state"] for line in done.progress[:3]] == ["taken back"] * 3
     assert left_on(source) == (set(), set())
-    assert progress_of(done).cause.endswith("Nothing was left on it.")
+    assert progress_of(done).cause.endswith("Nothing is left on it.")
     assert done.sealed_password, "it can be tried again"
     again = shown(admin, f"{draft}{REVIEW}")
     assert (again.failed, again.changed) == (True, False)
-    assert "The last try came to nothing" in admin.get(f"{draft}{REVIEW}").content.decode()
+    assert "The last attempt failed" in admin.get(f"{draft}{REVIEW}").content.decode()
 
 
 def test_what_a_lost_worker_made_is_taken_back(admin: Client, source) -> None:

@@ -111,9 +111,8 @@ def test_all_slots_of_the_server(shop: Source, source) -> None:
     refused = sum(bool(row.refusal) for row in page.rows)
     assert page.sentence == Sentence(
         level="idle",
-        title=f"{plural(len(rows), 'slot')} on this server, "
-        f"{len(rows) - refused} can be looked into.",
-        cause="Looking decodes what waits and moves nothing.",
+        title=f"{plural(len(rows), 'slot')} on this server, {len(rows) - refused} can be peeked.",
+        cause="A peek decodes what waits and does not advance the slot.",
         next="choose an idle one.",
     )
 
@@ -126,7 +125,7 @@ def test_a_refused_look_links_to_all_slots(signed_in: Client, shop: Source, sour
         source.run("SELECT pg_drop_replication_slot('standby_fra')")
 
     link = '<a class="btn" href="/sources/shop/slots/">All slots of shop</a>'
-    assert "A look needs an idle logical slot" in page
+    assert "A peek needs an idle logical slot" in page
     assert page.count(link) == 1
     possible = text_of(signed_in.get("/sources/shop/slots/theirs/peek/"))
     assert possible.count(link) == 1
@@ -150,7 +149,7 @@ def test_the_list_of_slots_is_rendered(signed_in: Client, shop: Source, source) 
     assert 'aria-disabled="true"' in physical
     assert "physical: it has WAL, but no changes of rows" in physical
     assert "/peek/" not in physical
-    assert re.search(r"<b>\d+ slots? on this server, \d+ can be looked into", page)
+    assert re.search(r"<b>\d+ slots? on this server, \d+ can be peeked", page)
     assert EVIL not in page
     assert page.count(escape(EVIL)) == 2
 
@@ -169,8 +168,8 @@ def test_a_server_without_slots_says_what_to_do(signed_in: Client, source) -> No
     assert page.sentence == Sentence(
         level="idle",
         title="No slot on this server.",
-        cause="Nothing keeps its WAL for a reader.",
-        next="add one, or look again.",
+        cause="No slot retains its WAL.",
+        next="add one, or read again.",
     )
     assert "replview slot add SOURCE SLOT" in text_of(signed_in.get("/sources/shop/slots/"))
 
@@ -183,7 +182,7 @@ def test_a_server_that_does_not_answer_is_named(db) -> None:
     assert listed.sentence == Sentence(
         level="look", title="Cannot read the slots of shop.", cause=cause
     )
-    assert asked.sentence == Sentence(level="look", title="Cannot look into theirs.", cause=cause)
+    assert asked.sentence == Sentence(level="look", title="Cannot peek into theirs.", cause=cause)
     for page in (listed, asked):
         assert page.place is None
         assert page.trouble is not None
@@ -213,11 +212,11 @@ def test_the_cost_comes_first(signed_in: Client, shop: Source) -> None:
     assert "<b>See what waits in theirs.</b>" in page
     assert page.index("What it costs shop") < page.index('<form method="post" class="peek-form"')
     assert "PostgreSQL decodes from restart_lsn" in page
-    assert "The slot is not moved." in page
+    assert "The slot is not advanced." in page
     for name in ("p", "q"):
         assert f'name="publication" value="{name}" checked' in page
     assert 'value="1000" checked' in page
-    assert "which of them its reader uses is unknown: all are chosen" in page
+    assert "those its consumer uses are unknown: all are selected" in page
 
 
 def test_all_publications_are_chosen_where_its_reader_is_unknown(shop: Source) -> None:
@@ -268,8 +267,8 @@ def test_asking_leads_to_a_link_that_stays(signed_in: Client, shop: Source) -> N
     ("sent", "words"),
     [
         ({"changes": "1000", "seconds": "5"}, "Choose at least one publication"),
-        ({"changes": "7", "seconds": "5", "publication": "p"}, "Choose one of the bounds"),
-        ({"changes": "1000", "seconds": "nan", "publication": "p"}, "Choose one of the bounds"),
+        ({"changes": "7", "seconds": "5", "publication": "p"}, "Choose a limit"),
+        ({"changes": "1000", "seconds": "nan", "publication": "p"}, "Choose a limit"),
     ],
 )
 def test_bounds_are_checked(signed_in: Client, shop: Source, sent, words: str) -> None:
@@ -295,14 +294,14 @@ def test_what_cannot_be_looked_into_is_not_asked_for(
 def test_how_far_it_is(shop: Source) -> None:
     peek = peeks.request(shop, "theirs", options={}, max_changes=1000, max_seconds=15, by="a")
     page = progress_page(peek)
-    assert page.sentence.title == "A worker is about to look into theirs."
+    assert page.sentence.title == "A worker is about to peek into theirs."
     assert page.width == 0
 
     SlotPeek.objects.update(requested_at=timezone.now() - timedelta(seconds=30))
     peek.refresh_from_db()
     page = progress_page(peek)
     assert (page.sentence.level, page.sentence.title, page.sentence.next) == (
-        "look", "No worker has begun to look into theirs.", "see that replview up runs."
+        "look", "No worker has started the peek into theirs.", "check that replview up runs."
     )  # fmt: skip
     assert int(page.seconds) == 30
 
@@ -319,7 +318,7 @@ def test_a_look_in_progress_is_rendered_and_polled(signed_in: Client, shop: Sour
     options = {"publications": [EVIL]}
     peek = peeks.request(shop, "theirs", options=options, max_changes=1000, max_seconds=15, by="a")
     page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
-    assert "<b>A worker is about to look into theirs.</b>" in page
+    assert "<b>A worker is about to peek into theirs.</b>" in page
     assert f'data-poll="1" hx-get="/peeks/{peek.pk}/"' in page
     assert EVIL not in page
     assert escape(EVIL) in page
@@ -342,10 +341,10 @@ def test_a_look_that_failed_says_why(signed_in: Client, shop: Source) -> None:
     peeks.rows.fail(claim, f"no right {EVIL}", "ALTER ROLE replview REPLICATION")
 
     page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
-    assert "Nothing was seen of theirs." in page
+    assert "The peek into theirs failed." in page
     assert EVIL not in page
     assert 'data-copy="ALTER ROLE replview REPLICATION;"' in page
-    assert 'href="/sources/shop/slots/theirs/peek/?changes=1000&amp;seconds=15">Look again' in page
+    assert 'href="/sources/shop/slots/theirs/peek/?changes=1000&amp;seconds=15">Peek again' in page
 
 
 def test_what_was_found(shop: Source) -> None:
@@ -402,7 +401,7 @@ def test_a_result_is_rendered(signed_in: Client, shop: Source) -> None:
     assert '<p class="bound' not in page
     assert page.count('class="block change"') == 1
     again = "/sources/shop/slots/theirs/peek/?changes=1000&amp;seconds=15"
-    assert f'href="{again}">Look again' in page
+    assert f'href="{again}">Peek again' in page
     assert EVIL not in page
 
 
@@ -411,10 +410,10 @@ def test_what_was_not_looked_at_is_said(signed_in: Client, shop: Source) -> None
     page = result_page(peek)
 
     assert (page.sentence.level, page.sentence.title, page.sentence.next) == (
-        "look", "At least 12 transactions wait.", "widen the bounds to see all."
+        "look", "At least 12 transactions wait.", "raise the limits to see all."
     )  # fmt: skip
     assert page.bound == (
-        "The look ended at its bound of 1,000 changes at 0/1E91C3D8: what comes after was not "
+        "The peek stopped at its limit of 1,000 changes at 0/1E91C3D8: what comes after was not "
         "looked at."
     )
     rendered = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
@@ -473,14 +472,14 @@ def test_nothing_waits(signed_in: Client, shop: Source) -> None:
     assert page.sentence.title == "Nothing waits."
     assert (page.tables, page.found.waiting, page.groups) == ((), [], ())
     rendered = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
-    assert "Its reader would receive nothing now." in rendered
+    assert "Its consumer would receive nothing now." in rendered
 
 
 def test_an_empty_result_is_unknown_not_zero() -> None:
     found = PeekResult({})
-    assert found.title == "How much waits is unknown."
-    assert found.cause == "Looked for an unknown time, slot not moved."
-    assert found.not_looked_at(10, 5) == "The look ended before the slot's end."
+    assert found.title == "The number of waiting changes is unknown."
+    assert found.cause == "Took an unknown time, slot not advanced."
+    assert found.not_looked_at(10, 5) == "The peek ended before the end of the slot."
     assert PeekResult({"oldest_commit": "2026-11-20T07:57:11Z"}).oldest == datetime(
         2026, 11, 20, 7, 57, 11, tzinfo=UTC
     )

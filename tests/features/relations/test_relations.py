@@ -99,11 +99,11 @@ def test_the_list_is_rendered(signed_in: Client, history: History) -> None:
     assert "2 tables, last changed: public.orders" in page
     assert "public.</span>orders" in page
     assert "public.</span>log" in page
-    assert "never since recorded" in page
+    assert "never since recording began" in page
     assert 'class="spark rate-spark"' in page
     assert "1 cannot be audited: public.log" in page
     assert "DEFAULT, no key" in page
-    assert "its rows cannot be told apart" in page
+    assert "its rows cannot be identified" in page
 
 
 def test_a_table_that_cannot_be_audited_is_told(history: History) -> None:
@@ -115,7 +115,7 @@ def test_a_table_that_cannot_be_audited_is_told(history: History) -> None:
     assert identity.now == "DEFAULT, without a primary key"
     [warning] = identity.warnings
     assert (warning.level, warning.word) == ("look", "DEFAULT, no key")
-    assert "its rows cannot be told apart" in warning.why
+    assert "its rows cannot be identified" in warning.why
     assert row_named(page, "public.orders").warnings == ()
 
 
@@ -130,7 +130,7 @@ def test_search_by_name(signed_in: Client, history: History) -> None:
     assert names(listed(history, RelationsQuery(q="ORD"))) == ["public.orders"]
     assert names(listed(history, RelationsQuery(q="nothing"))) == []
     page = spaced(text_of(signed_in.get(f"{LIST}&q=nothing")))
-    assert "No table like this" in page
+    assert "No table matches" in page
     assert "0 of 2 tables" in page
 
 
@@ -244,7 +244,7 @@ def test_the_page_of_a_table_is_rendered(signed_in: Client, history: History) ->
     # History counts one insert a transaction, however many there are.
     assert "2 changes in" in page
     assert "2 transactions" in page
-    assert "unknown: the publications were not looked at yet" in page
+    assert "unknown: the publications are not read yet" in page
     assert f'hx-get="{address}now/" hx-trigger="load" hx-target="#now"' in page
     assert f'hx-get="{address}evidence/" hx-trigger="load" hx-target="#evidence"' in page
 
@@ -267,7 +267,7 @@ def test_without_a_table_it_says_why(signed_in: Client, db: None) -> None:
     Relation.objects.all().delete()
     page = text_of(signed_in.get(LIST))
 
-    assert "A Relation message arrives with a table" in page
+    assert "A table appears with its first change" in page
 
 
 def test_the_list_costs_at_most_twelve_queries(signed_in: Client, history: History) -> None:

@@ -115,11 +115,11 @@ def test_a_table_without_a_key_says_why(signed_in, shop) -> None:
     version.save()
     start = read_start(shop.slot, {"table": "public.audit_log", "key": "1"})
     assert start.key is None
-    assert "cannot be told apart" in start.problem
+    assert "cannot be identified" in start.problem
     assert "NOTHING" in f"{start.problem} {start.remedy}"
 
     text = signed_in.get(URL, {"table": "public.audit_log", "key": "1"}).content.decode()
-    assert "cannot be told apart" in text
+    assert "cannot be identified" in text
 
 
 def test_the_row_before_a_change(shop) -> None:

@@ -54,7 +54,7 @@ def test_each_error_stands_beside_its_field(signed_in: Client, scene: Scene) -> 
     assert 'id="wal-budget-error"' not in page
     _, protect, rest = page.partition('id="protect-error"')
     assert protect
-    assert "Choose what comes first at the budget." in rest
+    assert "Choose what to protect at the budget." in rest
     _, heartbeat, rest = rest.partition('id="heartbeat-error"')
     assert heartbeat
     assert "A heartbeat is written every 5 to 86,400 seconds, or never." in rest

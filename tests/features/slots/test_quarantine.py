@@ -69,7 +69,7 @@ def test_it_says_what_stopped_the_slot(stopped: Quarantine) -> None:
     page = page_of()
 
     assert page.sentence.title == "replview is stopped by a change that could not be stored."
-    assert page.sentence.next == "mend the cause and try again, or skip the transaction."
+    assert page.sentence.next == "fix the cause and try again, or skip the transaction."
     assert page.live_url == ""
     stops = stopped_by()
     assert (stops.row.pk, stops.tag, stops.word) == (stopped.pk, "insert (I)", "481902")
@@ -118,7 +118,7 @@ def test_skipping_needs_the_xid_typed(signed_in: Client, stopped: Quarantine) ->
     assert (stopped.decision, stopped.decided_by, stopped.settled_at) == ("skip", "alice", None)
     assert stopped.decided_at is not None
     page = page_of()
-    decided = "alice decided to skip transaction 481902. The receiver obeys within a second or two."
+    decided = "alice decided to skip transaction 481902. The receiver does so within seconds."
     assert page.sentence.cause == decided
     rendered = text_of(signed_in.get(SHOP))
     assert "<b>skip transaction 481902</b>" in spaced(rendered)
@@ -168,7 +168,7 @@ def test_a_message_of_no_transaction_cannot_be_skipped(signed_in: Client, scene:
     row = make(scene, xid=None, tag="R")
     assert (stopped_by().word, stopped_by().consequence) == ("", "")
     page = text_of(signed_in.get(SHOP))
-    assert "The message belongs to no transaction: there is none to skip." in page
+    assert "The message belongs to no transaction, so nothing can be skipped." in page
 
     response = signed_in.post(address(row), {"decision": "skip", "xid": ""})
     assert response.status_code == 422
@@ -198,7 +198,7 @@ def test_a_decision_that_is_not_obeyed_is_told(signed_in: Client, scene: Scene) 
 
     stops = stopped_by()
     assert stops.overdue
-    assert stops.follows.startswith("The receiver has not obeyed yet.")
+    assert stops.follows.startswith("The receiver has not done so yet.")
     assert "replview slot start shop replview" in text_of(signed_in.get(SHOP))
 
 
@@ -209,7 +209,7 @@ def test_a_skip_that_waits_in_a_running_stream_is_no_trouble(scene: Scene) -> No
 
     stops = stopped_by()
     assert not stops.overdue
-    assert stops.follows == "It is received again, and left out when the stream comes to it."
+    assert stops.follows == "It is received again, and skipped."
 
 
 def test_settled_ones_are_listed(signed_in: Client, scene: Scene) -> None:
@@ -251,7 +251,7 @@ def test_an_erased_message_is_told_as_erased(signed_in: Client, scene: Scene) ->
     message = read_raw(row)
     assert (message.dump, message.withheld, message.erased) == ("", "", True)
     part = text_of(signed_in.get(address(row, "raw/")))
-    assert "Erased: the message named a row" in part
+    assert "Erased: the message contains a row" in part
     assert "raw.bin" not in part
 
 

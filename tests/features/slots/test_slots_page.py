@@ -169,7 +169,7 @@ def test_a_watched_slot_has_a_page(watched: dict[str, WatchedSlot]) -> None:
     facts = {fact.name: fact for fact in page.on_server.facts}
     assert facts["Held back by"].text == "the missing consumer"
     assert facts["failover"].unknown == "unknown: needs 17"
-    assert facts["Created by"].text == "not replview; only watched"
+    assert facts["Created by"].text == "not replview; monitored"
     assert any("128GB" in step.run for step in page.on_server.steps)
 
 
@@ -182,9 +182,9 @@ def test_the_page_of_a_watched_slot_is_rendered(
     assert heading is not None
     assert "debezium_billing will be lost in about 1\xa0h\xa044\xa0min." in heading[1]
     for expected in (
-        "Only watched; not received by replview", "replview slot add billing-eu debezium_billing",
+        "Only monitored, not received by replview", "replview slot add billing-eu debezium_billing",
         "<b>32.2\xa0GB</b>", "64\xa0GB: wal_removed, the slot is lost", "half: alerts from here",
-        "the missing consumer", "unknown: needs 17", "not replview; only watched", "128GB",
+        "the missing consumer", "unknown: needs 17", "not replview; monitored", "128GB",
         'aria-label="Scope: billing-eu/debezium_billing"', "slot=billing-eu/debezium_billing",
     ):  # fmt: skip
         assert expected in page, expected
@@ -229,7 +229,7 @@ def test_subscriptions_say_whether_they_apply(signed_in: Client, scene: Scene) -
     views = {view.name: view for view in listed().subscriptions}
 
     applies = views["from_shop"]
-    assert applies.health.title == "Applies as it receives."
+    assert applies.health.title == "Caught up."
     assert (applies.errors, applies.conflicts) == ("3 apply errors", "2 insert exists")
     assert views["stuck"].health.title == "Its worker does not run."
     assert views["stuck"].conflicts == ""

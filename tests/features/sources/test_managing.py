@@ -125,7 +125,7 @@ def test_a_slot_is_stopped_and_started_with_who_did_it(operator, shop) -> None:
     assert plan.statements == ()
     assert "keeps WAL for us until it is started again" in plan.consequences[0]
     page = text_of(operator.get("/slots/shop/mine/stop/"))
-    assert "no statement changes anything there" in page
+    assert "No statement changes anything there" in page
     assert plan.consequences[0] in page
 
     done = outcome_of(confirmed(operator, "/slots/shop/mine/stop/"))
@@ -152,7 +152,7 @@ def test_nothing_happens_without_what_was_shown(operator, shop) -> None:
 
     assert answer.status_code == 422
     assert page_of(answer).trouble.code == "changed"
-    assert "is not what was shown" in text_of(answer)
+    assert "has changed since it was shown" in text_of(answer)
     slot.refresh_from_db()
     assert slot.desired == "running"
 
@@ -171,7 +171,7 @@ def test_a_slot_is_dropped_its_record_kept_and_created_anew(operator, slot, sour
     assert confirmed(operator, address, "Mine").status_code == 422
     assert left_on(source) == ({"mine"}, {"mine"})
     done = outcome_of(confirmed(operator, address, "mine"))
-    assert done.title == "shop/mine was dropped; its record is kept."
+    assert done.title == "shop/mine was dropped; its history is kept."
 
     assert left_on(source) == (set(), set())
     slot.refresh_from_db()
@@ -349,7 +349,7 @@ def test_publications_of_others_are_not_changed(operator, shop, source) -> None:
     assert why_not(plan).startswith("replview made none of the publications")
     answer = operator.get("/slots/shop/mine/tables/")
     assert page_of(answer).none_ours
-    assert "not replview's to change" in text_of(answer)
+    assert "not created by replview" in text_of(answer)
 
 
 def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop, source) -> None:
@@ -442,7 +442,7 @@ def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, so
 
         right = admin.post(address, {"user": "keeper", "password": "geheim-1"}, follow=True)
 
-        assert outcome_of(right).title == "shop is read with other credentials."
+        assert outcome_of(right).title == "shop has new credentials."
         shop.refresh_from_db()
         slot.refresh_from_db()
         assert "user=keeper" in full_conninfo(shop)
@@ -595,7 +595,7 @@ def test_a_source_goes_with_its_slots(admin, slot, shop, source) -> None:
     page = page_of(answer)
     assert (page.slots, page.act.typed) == ((slot,), "shop")
     assert "SELECT pg_drop_replication_slot('mine')" in sql_of(page.act)
-    assert "Its slots go with it" in text_of(answer)
+    assert "Its slots are removed too" in text_of(answer)
 
     done = outcome_of(confirmed(admin, "/sources/shop/remove/", "shop"))
 
@@ -650,7 +650,7 @@ def test_the_list_of_sources_is_headed_by_the_worst(operator, admin, slot, shop)
 def test_without_a_source_the_list_says_what_to_do(operator, admin) -> None:
     page = list_sources(read_fleet())
 
-    assert (page.level, page.title, page.next_step) == ("idle", "No source yet.", "add one.")
+    assert (page.level, page.title, page.next_step) == ("idle", "No sources yet.", "add one.")
     assert page.clusters == []
     assert 'href="/sources/new/"' in spaced(admin.get("/sources/").content.decode())
     assert 'href="/sources/new/"' not in spaced(operator.get("/sources/").content.decode())

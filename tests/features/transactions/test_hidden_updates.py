@@ -49,9 +49,9 @@ def test_updates_that_changed_nothing_are_hidden_and_counted(
     # Of the third nobody knows; the last is known to be unchanged by the sixth.
     assert numbers(hidden) == [3, 4, 5, 6, 7]
     words = said(signed_in, f"{address}?unchanged=hidden")
-    assert "3 updates of this page changed nothing and are hidden" in words
+    assert "3 updates of this page changed no value and are hidden" in words
     only = said(signed_in, f"{address}?unchanged=hidden&table=public.whole&ops=U")
-    assert "1 update of this page changed nothing and is hidden" in only
+    assert "1 update of this page changed no value and is hidden" in only
 
     # The API and the command hide the same.
     slot, number = str(recording.slot), recording.transactions()[-1].pk

@@ -96,13 +96,13 @@ def test_it_says_who_did_what_and_whether_it_can_be_undone(
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("receiving", "nothing of it counts yet"),
-        ("streaming", "nothing of it counts yet"),
+        ("receiving", "it has no effect yet"),
+        ("streaming", "it has no effect yet"),
         ("prepared", "neither committed nor rolled back"),
-        ("aborted", "It was aborted: nothing of it counts."),
+        ("aborted", "It was aborted: it has no effect."),
         ("rolled back", "ROLLBACK PREPARED ended it"),
-        ("skipped", "by somebody’s decision"),
-        ("unknown", "nobody can tell how it ended"),
+        ("skipped", "by decision of a user"),
+        ("unknown", "its end is unknown"),
         ("snapshot", "A baseline read 1 row as of 0/"),
         ("message", "outside any transaction"),
     ],
@@ -131,7 +131,7 @@ def test_what_is_hidden_has_no_page(signed_in: Client, history: History, state: 
 
 def test_an_unknown_actor_is_said_to_be_unknown(signed_in: Client, history: History) -> None:
     made = paid(history)
-    assert page_of(made).grade_words == "Nothing in this transaction names who did it."
+    assert page_of(made).grade_words == "This transaction names no actor."
 
     page = get(signed_in, made)
     assert heading(page).startswith("Unknown actor : changed 2 rows")
@@ -193,7 +193,7 @@ def test_tables_operations_and_text_filter_the_changes(signed_in: Client, histor
     assert blocks(get(signed_in, made, "?ops=D")) == [2]
     assert blocks(get(signed_in, made, "?q=NEW&table=public.orders")) == [1]
     assert "Nothing passes" in get(signed_in, made, "?q=nowhere")
-    assert "changed nothing of public.never" in get(signed_in, made, "?table=public.never")
+    assert "has no change of public.never" in get(signed_in, made, "?table=public.never")
     assert EVIL not in get(signed_in, made)
 
 

@@ -74,7 +74,7 @@ def test_the_page_renders(signed_in, history) -> None:
     for address in (data.newer_url, data.url(), data.clear_url, *(o.url for o in data.operations)):
         assert f'href="{address}"' in html
     assert f"/download/?{data.download_query}&format=csv" in html
-    assert "This is the beginning of the record for these filters" in plain(last)
+    assert "Beginning of the record for these filters" in plain(last)
 
 
 def test_filters_narrow_the_list_and_are_told(signed_in, history) -> None:
@@ -109,7 +109,7 @@ def test_what_is_not_understood_is_told_and_nothing_breaks(signed_in, history) -
     answer = signed_in.get("/transactions/?since=yesterdayish&min_bytes=x&cursor=%00&ops=Q")
 
     assert answer.status_code == 200
-    assert "Not understood and left out: min_bytes, since, ops." in plain(answer)
+    assert "Ignored, because it is not valid: min_bytes, since, ops." in plain(answer)
     for query in (
         "cursor=c1.99999999999999999999",
         "cursor=e1.9.9&back=1",
@@ -152,7 +152,7 @@ def test_a_jump_to_nothing_says_so(signed_in, history) -> None:
     answer = signed_in.get("/transactions/?at=no_such_gid")
 
     assert not answer.context["page"].place.found
-    assert "No stored transaction is or has “no_such_gid”" in plain(answer)
+    assert "No stored transaction matches “no_such_gid”" in plain(answer)
     assert xids(answer.context["page"])[0] == 830
 
 
@@ -175,12 +175,12 @@ def test_nothing_in_a_time_names_the_nearest_before(signed_in, history) -> None:
 
     nothing = answer.context["page"].nothing
     assert (nothing.nearest.row.xid, nothing.unknown_tables) == (830, [])
-    assert "Nothing passes these filters" in plain(answer)
+    assert "No transaction matches these filters" in plain(answer)
     assert "The nearest before that time: 830," in plain(answer)
 
 
 def test_without_a_slot_it_says_what_to_do(signed_in) -> None:
-    assert "No slot is known, so nothing is recorded." in plain(signed_in.get("/transactions/"))
+    assert "There is no slot, so nothing is recorded." in plain(signed_in.get("/transactions/"))
 
 
 def test_values_of_a_source_are_escaped(signed_in, history) -> None:
@@ -261,4 +261,4 @@ def test_a_table_is_found_under_a_former_name_and_one_that_never_was_is_told(
     assert former.nothing is None
     assert answer.context["page"].nothing.unknown_tables == ["public.ordres"]
     assert "shop/replview has no change of a table public.ordres" in plain(answer)
-    assert "The whole record was looked through" not in plain(answer)
+    assert "The whole record was searched" not in plain(answer)

@@ -54,7 +54,7 @@ def test_what_is_no_trouble_is_not_found(signed_in: Client, demo) -> None:
 def test_nobody_there_to_hear_is_said(signed_in: Client, demo) -> None:
     page = build_page()
     assert not page.alive
-    assert (page.sentence.level, page.sentence.title) == ("unknown", "Nobody makes trouble now.")
+    assert (page.sentence.level, page.sentence.title) == ("unknown", "Troubles are not available.")
 
     rendered = _text(signed_in.get("/trouble/"))
     assert "does not answer" in rendered

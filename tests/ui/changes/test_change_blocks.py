@@ -107,7 +107,7 @@ class TestBlocks:
 
         # Earlier changes of it may be there, of which none tells the row.
         assert unknown.before_from == (
-            "the server sent no old row, and the changes before do not tell it"
+            "the server sent no old row, and earlier changes do not show it"
         )
         assert known.undo_problem == ""
         assert "the changes before do not tell it" in unknown.undo_problem

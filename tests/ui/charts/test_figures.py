@@ -97,7 +97,7 @@ def test_what_nobody_reads_has_no_lag_and_is_hatched() -> None:
 
     assert lines(chart)["replay"] == [0.5, 1, None, None]
     assert chart.unknown == [
-        {"since": 11000.0, "until": 16000.0, "why": "nobody reads the slot", "open": True}
+        {"since": 11000.0, "until": 16000.0, "why": "the slot has no consumer", "open": True}
     ]
     hatched = [trace for trace in chart.figure["data"] if trace["meta"].get("hatched")]
     assert len(hatched) == 1
