@@ -154,11 +154,10 @@ def how_words(alike: bool) -> str:
     """Return a sentence on how days are deleted: by partition, or row by row."""
     if alike:
         return (
-            "All slots keep alike, so days go whole: the partition of their changes is dropped, "
-            "and of changes there is nothing to vacuum."
+            "All slots have the same retention: a day is deleted by dropping its partition, "
+            "without vacuum."
         )
     return (
-        "Slots keep for different times: a day that all are past goes whole, its partition "
-        "dropped; before that a slot's share goes row by row, and autovacuum makes its room usable "
-        "again."
+        "Slots have different retention: a day's partition is dropped when no slot needs it; until "
+        "then a slot's rows are deleted one by one, and autovacuum frees their space."
     )

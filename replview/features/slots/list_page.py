@@ -20,11 +20,11 @@ from replview.text.formats import plural
 
 #: Label of each choice of owner, by query parameter.
 WHOSE = {
-    "": "everybody's",
-    "ours": "replview's",
-    "others": "others'",
-    "nobody": "nobody's",
-    "gone": "gone ones",
+    "": "any",
+    "ours": "replview",
+    "others": "others",
+    "nobody": "unused",
+    "gone": "gone",
 }
 #: Most rows; the worst come first, and the list can be narrowed to a source.
 ROWS = 200

@@ -45,24 +45,7 @@ class Command(Actions, InstanceCommand):
         role = actions.add_parser("role", help="change an account's role")
         role.add_argument("name", metavar="NAME")
         role.add_argument("role", choices=[*_ROLES, "none"])
-        for word, text in (("grant", "let an account or group see a source, or tables of it"),
-                           ("revoke", "take a grant away")):  # fmt: skip
-            action = actions.add_parser(word, help=text)
-            whose = action.add_mutually_exclusive_group(required=True)
-            whose.add_argument("name", metavar="NAME", nargs="?")
-            whose.add_argument(
-                "--group", metavar="GROUP", help="viewer, operator, or a group of your own"
-            )
-            which = action.add_mutually_exclusive_group(required=True)
-            which.add_argument("--source", metavar="SOURCE")
-            which.add_argument("--every-source", action="store_true")
-            if word == "grant":
-                action.add_argument(
-                    "--tables",
-                    metavar="PATTERNS",
-                    default="",
-                    help="such as 'public.*'; separate several with commas (default: all)",
-                )
+        _add_grant_actions(actions)
         for word, text in (
             ("disable", "close an account"),
             ("enable", "open a closed account"),
@@ -131,6 +114,28 @@ class Command(Actions, InstanceCommand):
         accounts.change_password(user, _read_password(options))
         _tell(user)
         self.say(f"account {user} has a new password, is signed out, and its tokens are revoked")
+
+
+def _add_grant_actions(actions: Any) -> None:
+    """Add the parsers of ``grant`` and ``revoke``."""
+    for word, text in (("grant", "let an account or group see a source, or tables of it"),
+                       ("revoke", "take a grant away")):  # fmt: skip
+        action = actions.add_parser(word, help=text)
+        whose = action.add_mutually_exclusive_group(required=True)
+        whose.add_argument("name", metavar="NAME", nargs="?")
+        whose.add_argument(
+            "--group", metavar="GROUP", help="viewer, operator, or a group of your own"
+        )
+        which = action.add_mutually_exclusive_group(required=True)
+        which.add_argument("--source", metavar="SOURCE")
+        which.add_argument("--every-source", action="store_true")
+        if word == "grant":
+            action.add_argument(
+                "--tables",
+                metavar="PATTERNS",
+                default="",
+                help="such as 'public.*'; separate several with commas (default: all)",
+            )
 
 
 def _tell(user: User) -> None:

@@ -63,62 +63,13 @@ class Command(instance.InstanceCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the slot, the filters and the options of ``export``."""
-        option = parser.add_argument
-        option("--slot", metavar="[SOURCE/]NAME", help="the slot whose history is exported")
+        slot = "the slot whose history is exported"
+        parser.add_argument("--slot", metavar="[SOURCE/]NAME", help=slot)
         add_filters(parser, of_rows=False)
-        option("--to", metavar="FOLDER|URL", help="the target: a folder or a URL such as "
-               "s3://bucket/folder")  # fmt: skip
-        option(
-            "--before",
-            choices=["sent", "derived"],
-            default="sent",
-            help="a row's values "
-            "before an update: as the server sent them, or also derived from history (slower)",
-        )
-        option("--images", choices=["sent", "full"], default="sent", help="columns of a "
-               "row: those the server sent, or all, completed from history (slower); needed to "
-               "rebuild the table as of the export's end")  # fmt: skip
-        option(
-            "--numeric-scale",
-            type=int,
-            metavar="DIGITS",
-            help="write numeric without a precision "
-            "as decimal(38, DIGITS); values that do not fit go to _pg_raw as text",
-        )
-        option(
-            "--name",
-            default="",
-            metavar="NAME",
-            help="name the export, to continue it later with --since-last",
-        )
-        option("--since-last", action="store_true", help="export what was committed since the "
-               "last export of this name, with its filters and target by default")  # fmt: skip
-        option("--allow-gaps", action="store_true", help="with --since-last: export although "
-               "history has a gap in between")  # fmt: skip
-        option("--take-back", action="store_true", help="first delete the files of an "
-               "export to this target that never ended; make sure that it does not run any "
-               "more")  # fmt: skip
-        option("--spark", default="", metavar="MASTER|sc://HOST", help="run on Spark: local[2], …")
-        option(
-            "--estimate",
-            action="store_true",
-            help="show rows, size and duration, and write nothing",
-        )
-        option("--json", action="store_true", help="print the result as a JSON object: outcome "
-               "(done, nothing_new, gap or failed), export, gaps, problem, remedy")  # fmt: skip
-        option("--wait", action="store_true", help="print progress even without a "
-               "terminal")  # fmt: skip
-        option("--list", action="store_true", help="list earlier exports")
-        option("--cancel", type=int, metavar="ID", help="cancel an export that waits or runs")
-        option("--allow", action="store_true", help="allow exports on this instance")
-        option("--forbid", action="store_true", help="forbid all exports on this instance")
-        option("--root", metavar="FOLDER", help="folder that users other than admins may write to; "
-               "'default': exports in the data folder")  # fmt: skip
-        option(
-            "--schemes",
-            metavar="S3,GS",
-            help="URL schemes that admins may write to; 'default': " + ",".join(DEFAULT_SCHEMES),
-        )
+        _add_file_options(parser)
+        _add_name_options(parser)
+        _add_run_options(parser)
+        _add_instance_options(parser)
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
@@ -228,6 +179,79 @@ class Command(instance.InstanceCommand):
             note(Action.CHANGED_SETTINGS, subject=f"exports: {name} {text}")
         given = options["root"] is not None or options["schemes"] is not None
         return options["allow"] or options["forbid"] or given
+
+
+def _add_file_options(parser: ArgumentParser) -> None:
+    """Add the options for the target and what its files contain."""
+    option = parser.add_argument
+    option("--to", metavar="FOLDER|URL", help="the target: a folder or a URL such as "
+           "s3://bucket/folder")  # fmt: skip
+    option(
+        "--before",
+        choices=["sent", "derived"],
+        default="sent",
+        help="a row's values "
+        "before an update: as the server sent them, or also derived from history (slower)",
+    )
+    option("--images", choices=["sent", "full"], default="sent", help="columns of a "
+           "row: those the server sent, or all, completed from history (slower); needed to "
+           "rebuild the table as of the export's end")  # fmt: skip
+    option(
+        "--numeric-scale",
+        type=int,
+        metavar="DIGITS",
+        help="write numeric without a precision "
+        "as decimal(38, DIGITS); values that do not fit go to _pg_raw as text",
+    )
+
+
+def _add_name_options(parser: ArgumentParser) -> None:
+    """Add the options that name an export and continue it."""
+    option = parser.add_argument
+    option(
+        "--name",
+        default="",
+        metavar="NAME",
+        help="name the export, to continue it later with --since-last",
+    )
+    option("--since-last", action="store_true", help="export what was committed since the "
+           "last export of this name, with its filters and target by default")  # fmt: skip
+    option("--allow-gaps", action="store_true", help="with --since-last: export although "
+           "history has a gap in between")  # fmt: skip
+    option("--take-back", action="store_true", help="first delete the files of an "
+           "export to this target that never ended; make sure that it does not run any "
+           "more")  # fmt: skip
+
+
+def _add_run_options(parser: ArgumentParser) -> None:
+    """Add the options for how the export runs and reports."""
+    option = parser.add_argument
+    option("--spark", default="", metavar="MASTER|sc://HOST", help="run on Spark: local[2], …")
+    option(
+        "--estimate",
+        action="store_true",
+        help="show rows, size and duration, and write nothing",
+    )
+    option("--json", action="store_true", help="print the result as a JSON object: outcome "
+           "(done, nothing_new, gap or failed), export, gaps, problem, remedy")  # fmt: skip
+    option("--wait", action="store_true", help="print progress even without a "
+           "terminal")  # fmt: skip
+
+
+def _add_instance_options(parser: ArgumentParser) -> None:
+    """Add the options that list and cancel exports, and set the export policy."""
+    option = parser.add_argument
+    option("--list", action="store_true", help="list earlier exports")
+    option("--cancel", type=int, metavar="ID", help="cancel an export that waits or runs")
+    option("--allow", action="store_true", help="allow exports on this instance")
+    option("--forbid", action="store_true", help="forbid all exports on this instance")
+    option("--root", metavar="FOLDER", help="folder that users other than admins may write to; "
+           "'default': exports in the data folder")  # fmt: skip
+    option(
+        "--schemes",
+        metavar="S3,GS",
+        help="URL schemes that admins may write to; 'default': " + ",".join(DEFAULT_SCHEMES),
+    )
 
 
 def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:

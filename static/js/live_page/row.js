@@ -4,7 +4,7 @@ import { el, icon } from "../ui/dom.js";
 import { fillTables } from "./tables.js";
 import { age, bytes, clock, delay } from "../ui/words.js";
 
-// "To screen" of a transaction that was there before this page was.
+// "Latency" of a transaction that was there before this page was.
 export const EARLIER = "from store";
 const MARKER_ICONS = { schema: "table", connected: "check", disconnected: "gap", problem: "health-look" };
 

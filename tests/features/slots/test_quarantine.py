@@ -84,7 +84,7 @@ def test_what_stopped_the_slot_is_rendered(signed_in: Client, stopped: Quarantin
     for expected in ('data-copy="2/4E91A5B0"', 'data-copy="2/4E91A6F0"', 'data-copy="481902"',
                      "public.orders", "insert (I), 13\xa0B",
                      'data-copy="ALTER TABLE orders DROP COLUMN note;"',
-                     "All changes of transaction 481902 (how many is unknown"):  # fmt: skip
+                     "All changes of transaction 481902 (number unknown"):  # fmt: skip
         assert expected in page
     assert "raw&lt;" not in page, "the message is shown on demand alone"
 
@@ -97,7 +97,7 @@ def test_other_pages_say_so_too(signed_in: Client, stopped: Quarantine, page: st
 def test_skipping_says_its_consequences(scene: Scene) -> None:
     make(scene)
     consequence = stopped_by().consequence
-    assert consequence.startswith("All changes of transaction 481902 (how many is unknown")
+    assert consequence.startswith("All changes of transaction 481902 (number unknown")
     assert consequence.endswith("the gap is recorded under your name (alice).")
 
     scene.transaction("shop/replview", "streaming", timedelta(0), xid=481902, inserts=12)
