@@ -442,8 +442,8 @@ def test_the_page_shows_what_would_be_lost_and_asks_for_the_name(
     sent = {"keep_for": "4d", "keep_at_most": "none"}
     refused = client.post("/slots/shop/orders/keeping/", sent)
     assert refused.status_code == 422
-    assert refused.context["page"].error == "Type orders to have that deleted."
-    assert "Type orders to have that deleted." in refused.content.decode()
+    assert refused.context["page"].error == "Type orders to confirm the deletion."
+    assert "Type orders to confirm the deletion." in refused.content.decode()
     assert Slot.objects.get(name="orders").keep_for_days is None
 
     done = client.post("/slots/shop/orders/keeping/", {**sent, "typed": "orders"})

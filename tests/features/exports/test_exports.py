@@ -115,7 +115,7 @@ def test_the_address_is_the_sentence(history: History) -> None:
     ]
     assert page.kept == [("q", "ALICE"), ("min_changes", "1")]
     page = page_of(history, "where=status+%3D+new")
-    assert "an export is not narrowed by a condition on values" in page.sentence.cause
+    assert "ignores a condition on values" in page.sentence.cause
     sentence = page_of(history, "states=open").sentence
     assert sentence.title == "This cannot be exported:"
     assert sentence.cause.startswith("no export is of transactions")

@@ -177,7 +177,7 @@ def test_none_says_when_they_would_appear(signed_in: Client, scene: Scene) -> No
         "(64 MB on this source)." in said
     )
     said = plain(signed_in.get("/in-flight/?q=nobody"))
-    assert "5 open, and none passes the filters." in said
+    assert "5 open, none matches the filters." in said
 
 
 def test_without_any_slot_it_says_what_to_do(signed_in: Client) -> None:
@@ -193,7 +193,7 @@ def test_without_any_slot_it_says_what_to_do(signed_in: Client) -> None:
     [
         (2, True, "yes", r"still prepared, \d s ago"),
         (2, False, "gone", r"gone when checked \d s ago ; its end has not been received yet"),
-        (90, True, "unknown", r"unknown : there when last seen, 1 min 3\d s ago"),
+        (90, True, "unknown", r"unknown : present when last checked, 1 min 3\d s ago"),
         (None, True, "unknown", "unknown: not checked yet"),
     ],
 )

@@ -272,7 +272,7 @@ def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
     )  # fmt: skip
     assert any("through SQL functions instead (in the step Options" in text
                for text in remedies_of(record))  # fmt: skip
-    assert (watch.title, watch.blocked) == ("1 thing to mend first.", True)
+    assert (watch.title, watch.blocked) == ("1 thing to fix first.", True)
     told = [*remedies_of(watch), *(finding.message for finding in watch.findings)]
     assert not any("SQL functions" in text for text in told), "a watch has no such option"
     assert "Ready, through SQL functions." in step

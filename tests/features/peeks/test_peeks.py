@@ -210,7 +210,7 @@ def test_the_cost_comes_first(signed_in: Client, shop: Source) -> None:
     page = text_of(signed_in.get("/sources/shop/slots/theirs/peek/"))
 
     assert "<b>See what waits in theirs.</b>" in page
-    assert page.index("What it costs shop") < page.index('<form method="post" class="peek-form"')
+    assert page.index("Cost on shop") < page.index('<form method="post" class="peek-form"')
     assert "PostgreSQL decodes from restart_lsn" in page
     assert "The slot is not advanced." in page
     for name in ("p", "q"):
@@ -308,7 +308,7 @@ def test_how_far_it_is(shop: Source) -> None:
     claim = peeks.rows.claim()
     claim.started_at = timezone.now() - timedelta(seconds=6)
     page = progress_page(claim)
-    assert page.sentence.title == "Looking into theirs."
+    assert page.sentence.title == "Peeking into theirs."
     assert int(page.seconds) == 6
     assert 400 <= page.width < 500
 
@@ -353,8 +353,8 @@ def test_what_was_found(shop: Source) -> None:
     assert page.sentence == Sentence(
         level="idle",
         title="12 transactions wait.",
-        cause="3,401 changes in 1 table, oldest committed 3\xa0h ago; looked for 1.2\xa0s, "
-        "slot not moved.",
+        cause="3,401 changes in 1 table, oldest committed 3\xa0h ago; took 1.2\xa0s, "
+        "slot not advanced.",
     )
     [(table, counts)] = page.tables
     assert (table["table"], counts) == ("public.orders", [("I", 1200), ("U", 800), ("T", 1)])
@@ -413,8 +413,7 @@ def test_what_was_not_looked_at_is_said(signed_in: Client, shop: Source) -> None
         "look", "At least 12 transactions wait.", "raise the limits to see all."
     )  # fmt: skip
     assert page.bound == (
-        "The peek stopped at its limit of 1,000 changes at 0/1E91C3D8: what comes after was not "
-        "looked at."
+        "The peek stopped at its limit of 1,000 changes at 0/1E91C3D8: later changes were not read."
     )
     rendered = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
     assert f'<p class="bound marker-gap">{page.bound}</p>' in rendered

@@ -68,4 +68,4 @@ def test_updates_that_changed_nothing_are_hidden_and_counted(
         call_command("changes", "--slot", slot, *words, stdout=out, stderr=errors)
         numbers_of = [json.loads(line)["seq"] for line in out.getvalue().splitlines()]
         assert numbers_of == [3, 4, 5, 6, 7][:limit]
-        assert errors.getvalue() == f"{told} updates left out that changed nothing\n"
+        assert errors.getvalue() == f"left out {told} updates that changed no value\n"
