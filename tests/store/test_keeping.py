@@ -454,7 +454,7 @@ def test_the_page_shows_what_would_be_lost_and_asks_for_the_name(
     assert (kept.title, kept.loss) == ("orders keeps its record for 4 days.", None)
     page = client.get("/store/").content.decode()
     assert "for 4 days" in page
-    assert "a slot&#x27;s share goes row by row" in page
+    assert "rows are deleted one by one" in page
 
 
 def test_keeping_more_needs_no_name(client: Client, two: tuple[Days, Days]) -> None:
