@@ -201,7 +201,7 @@ def write_down(source: Source, by: str, act: str, message: str, **detail: Any) -
 def candidate_of(source: Source, dsn: str, password_ref: str = "") -> Source:
     """Return the source as it would be with this address, not saved. Raises ``DSNError``."""
     found = Source(pk=source.pk, name=source.name)
-    set_dsn(found, dsn, password_ref, known=source.conninfo)
+    set_dsn(found, dsn, password_ref, known=source.conninfo, known_ref=source.password_ref)
     return found
 
 

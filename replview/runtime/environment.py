@@ -119,8 +119,9 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "Variables that an address typed into a page may name (`env:NAME`).",
             default="REPLVIEW_SOURCE_*,*_DSN,*_PASSWORD,PGPASSWORD*"),
         Variable("REPLVIEW_SOURCE_PASSWORDS",
-            "Passwords kept in variables and files that an address typed into a page may name "
-            "beside a host, and the hosts that each is for: "
+            "Passwords kept in variables and files that an address may name beside a host (typed "
+            "into a page, or given to a command without `--trust-host`), and the hosts that each "
+            "is for: "
             "`env:SHOP_PASSWORD=*.db.example;file:/run/secrets/crm=10.0.0.0/8,socket`.",
             default_in_words="none"),
     ),

@@ -72,11 +72,13 @@ def set_dsn(
     password_ref: str = "",
     *,
     known: str = "",
+    known_ref: str = "",
     has_password: bool = False,
 ) -> None:
     """Give an unsaved source its address, and its password or its place. Raises ``DSNError``.
 
-    ``known``: its present address; ``has_password``: one that was typed for it before is kept.
+    ``known``, ``known_ref``: its present address, and where its password is kept;
+    ``has_password``: one that was typed for it before is kept.
     """
     conninfo, password = split_dsn(dsn)
     check_given(dsn, password_ref, known=known)
@@ -85,7 +87,7 @@ def set_dsn(
         if password or conninfo.startswith(_ENVIRONMENT):
             raise DSNError("the password is given twice: in the DSN, and by where it is kept")
     if not password and not has_password:
-        conninfo = with_own_secrets_only(conninfo, password_ref, known=known)
+        conninfo = with_own_secrets_only(conninfo, password_ref, known=known, known_ref=known_ref)
     source.conninfo, source.password_ref = conninfo, password_ref
     source.sealed_password = seal(password) if password else ""
 

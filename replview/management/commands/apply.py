@@ -55,6 +55,7 @@ class Command(InstanceCommand):
                             "rules that the file does not name, with their records")  # fmt: skip
         parser.add_argument("--json", action="store_true", help="the plan, and what became of it, "
                             "as JSON")  # fmt: skip
+        self.add_trust_host(parser)
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:

@@ -2,6 +2,7 @@
 
 import getpass
 import sys
+from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -47,10 +48,12 @@ class Command(instance.Actions, instance.InstanceCommand):
         )
         add.add_argument("--password-ref", default="", metavar="PLACE", help="where the password "
                          "is kept: file:/path (read at each connection) or env:NAME")  # fmt: skip
+        self.add_trust_host(add)
         add.add_argument("--yes", action="store_true", help="add it though it cannot be reached")
         listing = actions.add_parser("list", help="the sources replview knows")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        add_actions(actions)
+        for parser in add_actions(actions):
+            self.add_trust_host(parser)
 
     def handle(self, **options: Any) -> None:
         if options["action"] not in _RUN:
@@ -111,7 +114,8 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def add_actions(actions: Any) -> None:
+def add_actions(actions: Any) -> list[ArgumentParser]:
+    """Add the parsers of the other actions; return those that take an address."""
     credentials = actions.add_parser("credentials", help="a new password, role or address of the "
                                      "same database; tried before it is kept")  # fmt: skip
     credentials.add_argument("name", metavar="NAME")
@@ -136,6 +140,7 @@ def add_actions(actions: Any) -> None:
     remove.add_argument("--leave-on-source", action="store_true", help="drop nothing there")
     for parser in (move, rename, remove):
         parser.add_argument("--yes", action="store_true", help="do not ask")
+    return [credentials, move]
 
 
 def _credentials(command: instance.PlainCommand, source: Source, options: dict[str, Any]) -> None:
