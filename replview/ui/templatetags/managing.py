@@ -8,9 +8,11 @@ from django.urls import reverse
 
 from replview.access.guard import has_all_tables
 from replview.access.rights import Role, may
+from replview.access.visibility import reading_session
 from replview.acts.noting import declared_words
 from replview.health.servers import Feed
 from replview.store.models import AccessRecord, Slot, Source
+from replview.store.read.seen import seen_statements
 from replview.ui.sentence import sentence
 
 register = template.Library()
@@ -105,3 +107,9 @@ def may_drop(context: dict[str, Any], source: Source) -> bool:
     """Whether the slots of a source may be dropped: all that is recorded may go with one."""
     request = context.get("request")
     return request is not None and has_all_tables(request, source)
+
+
+@register.filter
+def seen_statement(text: str) -> str:
+    """Return a statement as it may be shown to whoever asks."""
+    return str(seen_statements(text, reading_session().visibility))
