@@ -121,16 +121,11 @@ class Act:
         self._tell_unfindable()
 
     def _places(self) -> dict[str, list[list[int | None]]]:
-        """Where the changes of tables are of which an export does not tell the key: the record
-        tells it until it is erased.
+        """Where the changes of the rows are, told by the record until it is erased: a file may not
+        tell their keys.
         """
         found: dict[str, list[list[int | None]]] = {}
-        slices = list(Export.objects.filter(slot=self.slot).values_list("slice__masked", flat=True))
         for name, table in self.tables.items():
-            called = {str(table.table.relation), *table.all_names}
-            masked = {c for one in slices for n in called for c in (one or {}).get(n, ())}
-            if masked.isdisjoint(self._key_names(name)):
-                continue
             before = self.plan.get("places", {}).get(name, [])
             places = {tuple(place) for place in before}
             for page in self._pages(name, table):
@@ -147,6 +142,14 @@ class Act:
     def withheld(self) -> bool:
         """Whether a key that was typed is masked: what it finds would confirm a guess."""
         return any(table.withheld(self._key_names(name)) for name, table in self.tables.items())
+
+    @property
+    def _only_masked(self) -> RootState | None:
+        """Why no row of the tables can be found, whatever its key: none was ever stored."""
+        tables = self.tables.items()
+        if len(self.roots) != 1 or any(t.has_keys(self._key_names(name)) for name, t in tables):
+            return None
+        return self.roots.get(RECORD)
 
     def _tell_unfindable(self) -> None:
         """Among the roots, with the same ways to end it: changes of which nobody can tell whose
@@ -173,6 +176,8 @@ class Act:
 
     def look(self) -> dict[str, object]:
         """Counted, nothing changed; of roots it is told in ``roots``. Raises ``Unerasable``."""
+        if (masked := self._only_masked) is not None:
+            raise Unerasable(masked["problem"], masked["remedy"])
         if self.withheld:
             for _, root in self._asked_roots():
                 reach(root, lambda: None)

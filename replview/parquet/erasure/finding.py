@@ -62,8 +62,8 @@ class FileErasure:
     #: The same → every name it had, as SQL writes it: a slice that is not whole tells its tables by
     #: name alone.
     names: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    #: Of those of which files may not tell the key (it was masked when they were written), the
-    #: changes that the record knew by it: oid → ``(incarnation, commit LSN, xid, seq)``.
+    #: The changes of the rows that the record knew: oid → ``(incarnation, commit LSN, xid, seq)``.
+    #: A file whose key was masked when it was written does not tell whose they are.
     places: Mapping[int, Collection[FilePlace]] = field(default_factory=dict)
     #: Of these places in history (``commit_seq``) of an incarnation, the ones the record has.
     recorded: Callable[[int, Collection[int]], Collection[int]] = lambda _, seqs: seqs
@@ -116,8 +116,9 @@ class TableFile:
         would tell it, has them no more; ``known`` are erased.
         """
         dataset = self.target.dataset(self.path)
+        columns, marked = [*_PLACE, "_commit_seq", "_pg_raw"], pc.field("_pg_raw").is_valid()
         with raising_problems():
-            rows = dataset.to_table(columns=[*_PLACE, "_commit_seq", "_pg_raw"])
+            rows = dataset.to_table(columns=columns, filter=marked)
         masked = {
             _within(row): row["_commit_seq"]
             for row in rows.to_pylist(maps_as_pydicts="strict")

@@ -55,7 +55,7 @@ class _Table:
     shapes: Shapes
     spans: Sequence[Span]
     files: Sequence[TableFile]
-    #: See ``FileErasure.places``; None: the files tell the keys themselves.
+    #: See ``FileErasure.places``; None: of no row of the table.
     places: Collection[FilePlace] | None
 
     @property
