@@ -138,6 +138,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
 def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Take over a slot that somebody else made."""
     source = source_for(request, source_name, Role.OPERATOR)
+    require_all_tables(request, source)
     if Slot.objects.filter(source=source, name=slot_name).exists():
         return redirect("slot", source_name, slot_name)
     watched = WatchedSlot.objects.filter(source=source, name=slot_name).first()

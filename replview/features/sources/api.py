@@ -244,6 +244,7 @@ def adopt_slot(
 ) -> dict[str, object]:
     """Nobody may read it; `confirm` is the slot's name."""
     row = _source(request, source_name, Role.OPERATOR)
+    require_all_tables(request, row)
     return _act(
         request,
         asked,

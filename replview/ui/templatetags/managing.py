@@ -109,6 +109,12 @@ def may_drop(context: dict[str, Any], source: Source) -> bool:
     return request is not None and has_all_tables(request, source)
 
 
+@register.simple_tag(takes_context=True)
+def has_every_table(context: dict[str, Any], source: Source) -> bool:
+    """Return whether whoever asks may act on all tables of a source at once."""
+    return may_drop(context, source)
+
+
 @register.filter
 def seen_statement(text: str) -> str:
     """Return a statement as it may be shown to whoever asks."""
