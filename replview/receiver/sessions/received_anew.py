@@ -42,6 +42,9 @@ class PeekEnded:
 class PeekRecorder(Recorder):
     """A recorder that knows transactions again when they come anew, by their xid."""
 
+    #: A peek begins where the slot was advanced to, which may not have been possible yet.
+    sends_in_order = False
+
     def __init__(self, **arguments: Any) -> None:
         """Takes the arguments of ``Recorder``."""
         super().__init__(**arguments)
