@@ -35,6 +35,7 @@ from replview.store.read.mask_rules import NamedColumn, Rule, masked_by
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem
+from replview.store.read.row_widths import row_widths
 from replview.store.read.value_filter import WhereProblem
 from replview.store.read.visibility import MASKED, nobodys_visibility
 from replview.store.retention.tidy import make_partitions
@@ -443,3 +444,14 @@ def test_nobody_is_told_how_long_a_masked_value_is(history: History) -> None:
     ] * 5
     assert '"size_bytes": null' in told[3].replace('":null', '": null')
     assert str(made) not in told[4]
+
+
+def test_no_average_is_told_of_rows_with_a_masked_value(history: History) -> None:
+    history.commit({**insert(1), "key_hash": 1})
+    relation_id = history.orders.relation_id
+    assert row_widths(reading_session(), relation_id, ["id"], 3) is not None
+    viewer = make_user("vera", "viewer", sources=[history.slot.source], tables=["public.other"])
+    with use_visibility(visibility_for(viewer)):
+        assert row_widths(reading_session(), relation_id, ["id"], 3) is None
+    mask(column="status")
+    assert row_widths(reading_session(), relation_id, ["id"], 3) is None
