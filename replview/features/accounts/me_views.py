@@ -13,7 +13,7 @@ from replview.access.page import GET, POST, SIGNED_IN, VIEWER, page
 from replview.access.rights import account_of
 from replview.access.tokens import ScopeRefused, make_token
 from replview.features.accounts.pages import build_own_page
-from replview.features.accounts.sign_in import locked_until
+from replview.features.accounts.sign_in import leave_nothing, locked_until
 from replview.live.publisher import publisher
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
@@ -66,7 +66,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     publisher().account_changed(user.pk)
     # It is gone with the rest: nothing of it is to be saved.
     request.session.flush()
-    return redirect("login")
+    return leave_nothing(redirect("login"))
 
 
 @page(POST, role=VIEWER)

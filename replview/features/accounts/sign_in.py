@@ -10,7 +10,7 @@ from typing import Any
 from axes.helpers import get_cool_off, get_failure_limit
 from axes.models import AccessAttempt
 from django.conf import settings
-from django.contrib.auth.views import LoginView
+from django.contrib.auth.views import LoginView, LogoutView
 from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -77,3 +77,18 @@ class SignIn(LoginView):
         page |= {"locked_for": age_words(left), "username": self.request.POST.get("username", "")}
         retry = {"Retry-After": str(max(1, round(left.total_seconds())))}
         return self.render_to_response(page, status=429, headers=retry)
+
+
+def leave_nothing(answer: HttpResponse) -> HttpResponse:
+    """Have the browser forget what it has of our pages; of its storage only the theme is worth
+    keeping, and that stays.
+    """
+    answer["Clear-Site-Data"] = '"cache"'
+    return answer
+
+
+class SignOut(LogoutView):
+    """The end of a session, after which the browser keeps nothing of it."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return leave_nothing(super().dispatch(request, *args, **kwargs))
