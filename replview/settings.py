@@ -241,7 +241,13 @@ AUTH_PASSWORD_VALIDATORS = [
     },
     {"NAME": f"{_VALIDATION}.CommonPasswordValidator"},
     {"NAME": f"{_VALIDATION}.NumericPasswordValidator"},
+    {"NAME": "replview.access.password_rules.OwnWords"},
+    {"NAME": "replview.access.password_rules.Breached"},
 ]
+#: Words that make no password, beside the product's and the host's names.
+PASSWORD_WORDS = values("REPLVIEW_PASSWORD_WORDS")
+#: A file of the SHA-1 of passwords that are known from breaches, sorted; empty: there is none.
+BREACHED_PASSWORDS = value("REPLVIEW_BREACHED_PASSWORDS")
 # A session ends so long after the login, whatever is done in it, ...
 SESSION_COOKIE_AGE = round(float(value("REPLVIEW_SESSION_HOURS")) * 3600)
 #: ... and so long after somebody last did something in it; 0: it does not.

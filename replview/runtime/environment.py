@@ -85,6 +85,13 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "does not count as use. `0`: never.", default="1440"),
         Variable("REPLVIEW_PASSWORD_LENGTH",
             "The shortest password that may be chosen.", default="12"),
+        Variable("REPLVIEW_PASSWORD_WORDS",
+            "Words that no password may mostly be made of, separated by commas: the "
+            "organisation's, its products'. The names of the hosts and replview's own are always "
+            "among them."),
+        Variable("REPLVIEW_BREACHED_PASSWORDS",
+            "A file of passwords that are known from breaches, none of which may be chosen: lines "
+            "that begin with the SHA-1 of one in hexadecimal digits, sorted."),
         Variable("REPLVIEW_LOGIN_FAILURES",
             "So many wrong passwords lock a login for a while.", default="5"),
         Variable("REPLVIEW_LOGIN_LOCK_MINUTES", "How long a login stays locked.", default="15"),
