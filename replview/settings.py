@@ -282,6 +282,10 @@ OIDC_GROUPS_CLAIM = value("REPLVIEW_OIDC_GROUPS_CLAIM")
 #: ``admin=dba;operator=backend,sre;viewer=*``: which groups of the provider have which role.
 OIDC_ROLES = value("REPLVIEW_OIDC_ROLES")
 OIDC_USE_PKCE = True
+#: Which strengths of a sign-in at the provider (``acr``) are enough; empty: any.
+OIDC_ACR = values("REPLVIEW_OIDC_ACR")
+#: How long ago it may have been; 0: however long.
+OIDC_MAX_AGE_SECONDS = round(float(value("REPLVIEW_OIDC_MAX_AGE_MINUTES")) * 60)
 OIDC_TIMEOUT = 10
 LOGIN_REDIRECT_URL_FAILURE = "/login/?sso=refused"
 if OIDC_ISSUER:

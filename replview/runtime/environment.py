@@ -113,6 +113,12 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "Which groups of the provider have which role: "
             "`admin=dba,ops;operator=backend;viewer=*` (`*` is everybody). Who is in none of "
             "them has no role."),
+        Variable("REPLVIEW_OIDC_ACR",
+            "Which strengths of a sign-in (`acr`) the provider must have seen, separated by "
+            "commas: it is asked for one of them, and a token without is refused. Empty: any."),
+        Variable("REPLVIEW_OIDC_MAX_AGE_MINUTES",
+            "How long ago somebody may have signed in at the provider (`auth_time`) when a session "
+            "begins here: it is asked to have them sign in again. `0`: however long.", default="0"),
     ),
     "What sources may be named": (
         Variable("REPLVIEW_SOURCE_HOSTS",
