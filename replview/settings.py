@@ -253,6 +253,9 @@ SESSION_COOKIE_AGE = round(float(value("REPLVIEW_SESSION_HOURS")) * 3600)
 #: ... and so long after somebody last did something in it; 0: it does not.
 SESSION_IDLE_SECONDS = round(float(value("REPLVIEW_SESSION_IDLE_MINUTES")) * 60)
 
+#: How many sessions an account may have at once: one more ends the one not used for longest.
+SESSIONS_OF_ACCOUNT = int(value("REPLVIEW_SESSIONS_OF_ACCOUNT"))
+
 # Failed logins of one name from one address; and whatever the name, from one address.
 AXES_FAILURE_LIMIT = int(value("REPLVIEW_LOGIN_FAILURES"))
 AXES_COOLOFF_TIME = timedelta(minutes=float(value("REPLVIEW_LOGIN_LOCK_MINUTES")))

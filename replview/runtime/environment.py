@@ -92,6 +92,9 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("REPLVIEW_BREACHED_PASSWORDS",
             "A file of passwords that are known from breaches, none of which may be chosen: lines "
             "that begin with the SHA-1 of one in hexadecimal digits, sorted."),
+        Variable("REPLVIEW_SESSIONS_OF_ACCOUNT",
+            "How many browsers one account may be signed in by at once: one more signs out the one "
+            "that was not used for longest.", default="20"),
         Variable("REPLVIEW_LOGIN_FAILURES",
             "So many wrong passwords lock a login for a while.", default="5"),
         Variable("REPLVIEW_LOGIN_LOCK_MINUTES", "How long a login stays locked.", default="15"),

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from replview.access import accounts
 from replview.access.accounts import AccountProblem
+from replview.access.open_sessions import OpenSession, open_sessions
 from replview.access.rights import (
     Role,
     ensure_roles,
@@ -102,7 +103,7 @@ class OwnPage:
     tokens: list[ApiToken]
     #: Scopes that a new token may have: value, words.
     scopes: list[tuple[str, str]]
-    sessions: list[Session]
+    sessions: list[OpenSession]
     has_password: bool
     #: What is wrong with what was sent, by field.
     errors: Mapping[str, str]
@@ -129,6 +130,7 @@ def build_own_page(
     *,
     errors: Mapping[str, str],
     values: Mapping[str, str],
+    here: str | None = None,
     made: ApiToken | None = None,
     token: str = "",
 ) -> OwnPage:
@@ -139,7 +141,7 @@ def build_own_page(
         grants=list(user.grants.select_related("source")),
         tokens=list(user.api_tokens.filter(revoked_at=None).order_by("pk")),
         scopes=[(scope.value, _SCOPE_WORDS[scope.value]) for scope in scopes_for(user)],
-        sessions=accounts.sessions_of(user),
+        sessions=open_sessions(user, here),
         has_password=user.has_usable_password(),
         errors=errors,
         values=values,
