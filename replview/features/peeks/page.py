@@ -15,7 +15,7 @@ from replview.catalog.peekable import Place, read_place
 from replview.catalog.problems import SourceProblem
 from replview.catalog.slots import SlotFacts
 from replview.features.peeks.form import PeekForm
-from replview.features.peeks.text import Found, Group, counts_words, groups_of
+from replview.features.peeks.text import Found, Group, counts_words, groups_of, seen_sizes
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotPeek, Source
 from replview.store.reachable import DSNError
@@ -182,7 +182,7 @@ def failed_page(peek: SlotPeek) -> PeekFailedPage:
 
 def result_page(peek: SlotPeek) -> PeekResultPage:
     """Return what a look found, without what the account may not see."""
-    found = Found(peek.result or {})
+    found = Found(seen_sizes(peek.result or {}))
     bound = found.not_looked_at(peek.max_changes, peek.max_seconds)
     return PeekResultPage(
         peek=peek,

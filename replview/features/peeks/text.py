@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from replview.access.visibility import current_visibility
+from replview.access.visibility import current_visibility, reading_session
 from replview.access.withheld import seen_peeked
 from replview.store.models import Transaction
 from replview.store.read.changes.records import OPERATIONS
@@ -41,6 +41,16 @@ class Waiting:
     @property
     def has_symbol(self) -> bool:
         return self.state in Transaction.State.values
+
+
+def seen_sizes(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a look found, its sizes only where every value may be seen: they tell how long a
+    value is.
+    """
+    if reading_session().visibility.open:
+        return result
+    listed = [{**row, "bytes": None} for row in result.get("listed") or []]
+    return {**result, "bytes": None, "listed": listed}
 
 
 class Found:
