@@ -7,10 +7,12 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from django.utils import timezone
 
 from replview.access.visibility import forget
 from replview.acts.noting import note_slot
-from replview.store.models import AccessRecord, MaskRule, Slot
+from replview.store.looks import store_publication_look
+from replview.store.models import AccessRecord, MaskRule, Relation, RelationVersion, Slot
 from replview.ui.managed import Outcome
 from tests.support.history_rows import History
 from tests.support.people import make_user
@@ -59,3 +61,26 @@ def test_the_access_record_keeps_no_filter(slot: Slot) -> None:
     assert "PLANTED" not in json.dumps(details)
     assert details[0]["statements"][0].startswith(ADDED)
     assert details[1]["dropped_publications"][0]["name"] == "shop"
+
+
+def test_what_is_masked_under_a_former_name_is_in_no_filter(db) -> None:
+    history = History()
+    relation = history.orders.relation
+    renamed = history.table("orders", 16384, ["id", "status", "note"], number=2)
+    RelationVersion.objects.filter(pk=renamed.pk).update(table="sales")
+    Relation.objects.filter(pk=relation.pk).update(table="sales")
+    entry = {
+        "schema": "public", "table": "sales", "oid": relation.oid, "operations": "IUDT",
+        "unpublished_columns": [], "row_filter": "(status <> 'PLANTED'::text)",
+    }  # fmt: skip
+    store_publication_look(history.slot, {"tables": [entry]}, timezone.now())
+    client = Client()
+    client.force_login(make_user("ada", "admin"))
+    pages = (
+        f"/relations/{relation.pk}/?whole=1",
+        f"/api/v1/coverage?slot={history.slot}&table=public.sales",
+    )
+    assert ["PLANTED" in client.get(page).text for page in pages] == [True, True]
+    MaskRule.objects.create(table_pattern="orders", column_pattern="status", when="display")
+    forget()
+    assert ["PLANTED" in client.get(page).text for page in pages] == [False, False]
