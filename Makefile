@@ -18,7 +18,7 @@ PYTEST := $(BIN)/$(if $(RETRY),python -m tests.support.retrying,pytest)
 SHARE ?= today
 # make test-versions VERSIONS=12,14
 VERSIONS ?= 12,13,14,15,16,17,18
-VERSION_TESTS := tests/receiver tests/catalog tests/features/sampling tests/health/test_failover_pair.py \
+VERSION_TESTS := tests/receiver tests/hostile tests/catalog tests/features/sampling tests/health/test_failover_pair.py \
 	tests/crashes/test_failover.py tests/chaos/test_seeds.py
 BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one

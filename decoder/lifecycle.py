@@ -138,6 +138,8 @@ class Lifecycle:
         """Close ``transaction``, which is plain and current, with the fields of its Commit."""
         if commit_lsn != transaction.final_lsn:
             raise ProtocolError("Commit", 2, f"LSN {transaction.final_lsn}, as in its Begin")
+        if end_lsn <= commit_lsn:
+            raise ProtocolError("Commit", 10, f"an end after LSN {commit_lsn}")
         self.current = None
         return _new(TransactionCommitted, (transaction, commit_lsn, end_lsn, commit_time_us))
 
@@ -255,6 +257,8 @@ class Lifecycle:
         self.current = self._session.stream_xid = None
 
     def _stream_commit(self, message: b.StreamCommit, wal_start: int) -> Event:
+        if message.end_lsn <= message.commit_lsn:
+            raise ProtocolError("StreamCommit", 14, f"an end after LSN {message.commit_lsn}")
         transaction = self._streamed("StreamCommit", message.xid)
         return TransactionCommitted(
             transaction, message.commit_lsn, message.end_lsn, message.commit_time_us

@@ -241,11 +241,20 @@ AUTH_PASSWORD_VALIDATORS = [
     },
     {"NAME": f"{_VALIDATION}.CommonPasswordValidator"},
     {"NAME": f"{_VALIDATION}.NumericPasswordValidator"},
+    {"NAME": "replview.access.password_rules.OwnWords"},
+    {"NAME": "replview.access.password_rules.Breached"},
 ]
+#: Words that make no password, besides the names of the product and of the hosts.
+PASSWORD_WORDS = values("REPLVIEW_PASSWORD_WORDS")
+#: A sorted file of SHA-1 digests of passwords that are known from breaches; empty: none.
+BREACHED_PASSWORDS = value("REPLVIEW_BREACHED_PASSWORDS")
 # Seconds from the login until a session ends, whatever its user does.
 SESSION_COOKIE_AGE = round(float(value("REPLVIEW_SESSION_HOURS")) * 3600)
 #: Seconds from the last activity until a session ends; 0 for never.
 SESSION_IDLE_SECONDS = round(float(value("REPLVIEW_SESSION_IDLE_MINUTES")) * 60)
+
+#: Most sessions of one account: one more ends the session that was not used for longest.
+SESSIONS_OF_ACCOUNT = int(value("REPLVIEW_SESSIONS_OF_ACCOUNT"))
 
 # Limits of failed logins: of one name from one address, and of any names from one address.
 AXES_FAILURE_LIMIT = int(value("REPLVIEW_LOGIN_FAILURES"))
@@ -276,6 +285,10 @@ OIDC_GROUPS_CLAIM = value("REPLVIEW_OIDC_GROUPS_CLAIM")
 #: Groups of the provider that have each role: ``admin=dba;operator=backend,sre;viewer=*``.
 OIDC_ROLES = value("REPLVIEW_OIDC_ROLES")
 OIDC_USE_PKCE = True
+#: Which strengths of a sign-in at the provider (``acr``) are enough; empty: any.
+OIDC_ACR = values("REPLVIEW_OIDC_ACR")
+#: How long ago it may have been; 0: however long.
+OIDC_MAX_AGE_SECONDS = round(float(value("REPLVIEW_OIDC_MAX_AGE_MINUTES")) * 60)
 OIDC_TIMEOUT = 10
 LOGIN_REDIRECT_URL_FAILURE = "/login/?sso=refused"
 if OIDC_ISSUER:

@@ -1,6 +1,5 @@
 """This module mounts every address of the product: the pages, the API, the metrics."""
 
-from django.contrib.auth import views as auth_views
 from django.urls import include, path
 
 from replview.access.page import EVERYONE, page
@@ -69,7 +68,7 @@ urlpatterns = [
     path("search/", search.search, name="search"),
     path("components/", gallery.components, name="components"),
     path("login/", page(role=EVERYONE)(sign_in.SignIn.as_view()), name="login"),
-    path("logout/", page(role=EVERYONE)(auth_views.LogoutView.as_view()), name="logout"),
+    path("logout/", page(role=EVERYONE)(sign_in.SignOut.as_view()), name="logout"),
 ]
 
 #: Answers a refusal with the role it needs, and admins who can give it.

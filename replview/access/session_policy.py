@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth import get_user_model, logout
+from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.contrib.sessions.models import Session
 from django.db import connection
@@ -17,12 +18,12 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
+from replview.access.open_sessions import ACTIVE_AT, SIGNED_IN_AT, make_room
 from replview.access.page import page_of
 from replview.access.rights import Visitor
 from replview.store.write.access_record import Action, note
 from replview.text.parsing import clean_text
 
-SIGNED_IN_AT, ACTIVE_AT = "signed_in_at", "active_at"
 #: Least seconds between two updates of a session's activity.
 _NOTED_SECONDS = 60
 
@@ -58,6 +59,8 @@ def _by_itself(request: HttpRequest) -> bool:
 @receiver(user_logged_in, dispatch_uid="replview.session_policy")
 def _signed_in(sender: Any, request: HttpRequest, user: Visitor, **kwargs: Any) -> None:
     begin(request.session)
+    if isinstance(user, User):
+        make_room(user)
     note(Action.SIGNED_IN, user=user)
 
 

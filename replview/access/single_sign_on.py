@@ -41,6 +41,8 @@ _ENDPOINTS = {
     "OIDC_OP_JWKS_ENDPOINT": "jwks_uri",
 }
 _MAX_NAME = 150
+#: Seconds by which the clock of the provider may differ.
+_CLOCKS_DIFFER_SECONDS = 60
 #: The issuer → the monotonic time of expiry, and its configuration.
 _discovered: dict[str, tuple[float, dict[str, Any]]] = {}
 
@@ -109,6 +111,7 @@ class SingleSignOn(OIDCAuthenticationBackend):  # type: ignore[misc]
             raise SuspiciousOperation("the token is of another issuer")
         if "exp" not in claims or not claims.get("sub"):
             raise SuspiciousOperation("the token lacks its end, or whose it is")
+        _check_authentication(claims)
         return claims
 
     def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> Any:
@@ -124,6 +127,20 @@ class SingleSignOn(OIDCAuthenticationBackend):  # type: ignore[misc]
     def get_user(self, user_id: Any) -> Any:
         """Return the account of a session with its rights, as for other logins."""
         return RightsBackend().get_user(user_id)
+
+
+def _check_authentication(claims: dict[str, Any]) -> None:
+    """Raise ``SuspiciousOperation`` unless the sign-in was as strong and recent as required.
+
+    The provider reports it in the token.
+    """
+    if settings.OIDC_ACR and claims.get("acr") not in settings.OIDC_ACR:
+        raise SuspiciousOperation("the token tells another strength of the sign-in (acr)")
+    at, most_seconds = claims.get("auth_time"), settings.OIDC_MAX_AGE_SECONDS
+    if most_seconds and (
+        not isinstance(at, int) or time.time() - at > most_seconds + _CLOCKS_DIFFER_SECONDS
+    ):
+        raise SuspiciousOperation("the token tells no recent sign-in at the provider")
 
 
 @transaction.atomic
@@ -187,6 +204,14 @@ class BeginSignOn(OIDCAuthenticationRequestView):  # type: ignore[misc]
     def __init__(self, **kwargs: Any) -> None:
         """Read only local settings; the provider's address is read in ``get``."""
         self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
+
+    def get_extra_params(self, request: HttpRequest) -> dict[str, str]:
+        """Return how strongly and how lately somebody must have signed in at the provider."""
+        asked = {
+            "acr_values": " ".join(settings.OIDC_ACR),
+            "max_age": str(settings.OIDC_MAX_AGE_SECONDS or ""),
+        }
+        return {name: value for name, value in asked.items() if value}
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         """Redirect with a state, a nonce and a challenge that the provider's answer must match."""

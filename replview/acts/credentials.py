@@ -206,7 +206,7 @@ def write_down(source: Source, by: str, act: str, message: str, **detail: Any) -
 def candidate_of(source: Source, dsn: str, password_ref: str = "") -> Source:
     """Return an unsaved copy of the source with this address. Raises ``DSNError``."""
     found = Source(pk=source.pk, name=source.name)
-    set_dsn(found, dsn, password_ref, known=source.conninfo)
+    set_dsn(found, dsn, password_ref, known=source.conninfo, known_ref=source.password_ref)
     return found
 
 

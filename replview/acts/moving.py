@@ -170,7 +170,7 @@ def _candidate(source: Source, dsn: str, password_ref: str, keep_password: bool)
         found.sealed_password, found.password_ref = source.sealed_password, source.password_ref
         kept = found.sealed_password or found.password_ref
         if found.password_ref:
-            check_bound(found.password_ref, found.conninfo)
+            check_bound(found.password_ref, found.conninfo, source.conninfo)
         if settings.SERVES_PAGES and kept and not found.conninfo.startswith("env:"):
             # Keep the restriction: the server might use SCRAM now and ask for plain text later.
             found.conninfo = libpq.make_conninfo(found.conninfo, require_auth=UNREAD)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from replview.store.models import Slot, Source
+from replview.store.read.seen import without_row_filters
 from replview.store.slot_log import add_line, after_seq
 from replview.store.write.access_record import note
 
@@ -20,7 +21,8 @@ def note_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> 
         "changed_slot",
         subject=str(slot),
         source_id=slot.source_id,
-        details={"act": act, "by": by, **detail},
+        # Nothing is ever taken out of the access record, and a row filter quotes values.
+        details={"act": act, "by": by, **without_row_filters(detail)},
     )
 
 

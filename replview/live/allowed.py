@@ -5,6 +5,7 @@ A page of another origin may open none, because the browser sends its cookies fr
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
@@ -23,6 +24,8 @@ from replview.live import events
 from replview.live.hub import the_hub
 from replview.store.read.visibility import Visibility
 
+log = logging.getLogger(__name__)
+
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 #: Seconds between two checks of a session, which may have ended meanwhile.
 SESSION_SECONDS = 30.0
@@ -40,6 +43,8 @@ def guarded(consumer: Any) -> Application:
         if code is None:
             await application(scope, receive, send)
             return
+        name = user.get_username() or "nobody"
+        log.warning("a socket was refused (code %s): %s, account %s", code, scope["path"], name)
         await close_socket(receive, send, code)
 
     guard.replview_page = facts  # type: ignore[attr-defined]

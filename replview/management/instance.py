@@ -22,6 +22,7 @@ from replview.management.plain_help import PlainHelp
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.identity import store_system_identifier
 from replview.store.models import Slot, Source
+from replview.store.untyped_secrets import trusting_hosts
 from replview.text.formats import printable
 from replview.text.problem import Problem, with_place
 
@@ -110,7 +111,8 @@ class PlainCommand(PlainHelp):
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command; turn errors of a source, a DSN or the store into ``CommandError``."""
         try:
-            return super().execute(*args, **options)
+            with trusting_hosts(bool(options.get("trust_host"))):
+                return super().execute(*args, **options)
         except Problem as error:
             raise CommandError(str(error.with_places(OPTIONS))) from None
         except ProgrammingError as error:
@@ -129,6 +131,15 @@ class PlainCommand(PlainHelp):
             "--data",
             metavar="FOLDER",
             help="data folder of the running instance (default: .replview)",
+        )
+
+    def add_trust_host(self, parser: ArgumentParser) -> None:
+        """Add ``--trust-host``, which ``execute`` takes into account."""
+        parser.add_argument(
+            "--trust-host",
+            action="store_true",
+            help="send a password that is kept at env:NAME or file:/path to the hosts named here, "
+            "though REPLVIEW_SOURCE_PASSWORDS does not name them for it",
         )
 
     def say(self, *lines: str) -> None:

@@ -7,9 +7,11 @@ import orjson
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 
+from replview.access.visibility import reading_session
 from replview.management import instance
 from replview.store.models import Slot, SlotEvent
 from replview.store.read.changes.records import utc_text
+from replview.store.read.seen import seen_statements
 from replview.store.slot_log import LogReader, read_log
 
 _LOOK_SECONDS = 0.5
@@ -78,6 +80,6 @@ def _as_json(slot: Slot, line: SlotEvent) -> str:
         "message": line.message,
         "lsn": None if line.lsn is None else str(line.lsn),
         "after_commit_seq": line.after_commit_seq,
-        "detail": line.detail,
+        "detail": seen_statements(line.detail, reading_session().visibility),
     }
     return orjson.dumps(record).decode()

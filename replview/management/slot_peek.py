@@ -9,7 +9,7 @@ from replview.catalog.connections import reading
 from replview.catalog.peekable import PeekableServer, read_place
 from replview.catalog.slots import SlotFacts
 from replview.features.peeks.job import without_masked
-from replview.features.peeks.text import PeekResult, counts_words, size_words
+from replview.features.peeks.text import PeekResult, counts_words, seen_sizes, size_words
 from replview.management import instance
 from replview.receiver.peek import peek
 from replview.store.dsn import full_conninfo
@@ -54,7 +54,7 @@ def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     note(Action.VIEWED_ROWS, subject=f"what waits in {slot.slot_name}", source_id=source.pk)
     result = peek(conninfo, slot.slot_name, plugin=slot.plugin or "", options=asked,
                   max_changes=options["changes"], max_seconds=options["seconds"])  # fmt: skip
-    result = without_masked(result, source, ingest_alone=False)
+    result = dict(seen_sizes(without_masked(result, source, ingest_alone=False)))
     if options["format"] == "json":
         command.say(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode())
         return

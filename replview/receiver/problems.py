@@ -40,6 +40,12 @@ TROUBLES = {
         "Find out what stands between replview and the server, and whether the address leads to "
         "one server alone: nothing of it was stored or confirmed",
     ),
+    "went_back": (
+        "the stream went back to a transaction that committed at {told}, after one that ended at "
+        "{end}",
+        "Find out what stands between replview and the server, and whether the address leads to "
+        "one server alone: nothing of it was stored or confirmed",
+    ),
     # libpq buffers a message until it is complete.
     "endless_message": (
         "the server sent more than 1 GiB of one message, which PostgreSQL never does, and did not "

@@ -85,6 +85,16 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "does not count as use. `0`: never.", default="1440"),
         Variable("REPLVIEW_PASSWORD_LENGTH",
             "The shortest password that may be chosen.", default="12"),
+        Variable("REPLVIEW_PASSWORD_WORDS",
+            "Words that no password may mostly be made of, separated by commas: the "
+            "organisation's, its products'. The names of the hosts and replview's own are always "
+            "among them."),
+        Variable("REPLVIEW_BREACHED_PASSWORDS",
+            "A file of passwords that are known from breaches, none of which may be chosen: lines "
+            "that begin with the SHA-1 of one in hexadecimal digits, sorted."),
+        Variable("REPLVIEW_SESSIONS_OF_ACCOUNT",
+            "How many browsers one account may be signed in by at once: one more signs out the one "
+            "that was not used for longest.", default="20"),
         Variable("REPLVIEW_LOGIN_FAILURES",
             "So many wrong passwords lock a login for a while.", default="5"),
         Variable("REPLVIEW_LOGIN_LOCK_MINUTES", "How long a login stays locked.", default="15"),
@@ -106,6 +116,12 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "Which groups of the provider have which role: "
             "`admin=dba,ops;operator=backend;viewer=*` (`*` is everybody). Who is in none of "
             "them has no role."),
+        Variable("REPLVIEW_OIDC_ACR",
+            "Which strengths of a sign-in (`acr`) the provider must have seen, separated by "
+            "commas: it is asked for one of them, and a token without is refused. Empty: any."),
+        Variable("REPLVIEW_OIDC_MAX_AGE_MINUTES",
+            "How long ago somebody may have signed in at the provider (`auth_time`) when a session "
+            "begins here: it is asked to have them sign in again. `0`: however long.", default="0"),
     ),
     "What sources may be named": (
         Variable("REPLVIEW_SOURCE_HOSTS",
@@ -119,8 +135,9 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "Variables that an address typed into a page may name (`env:NAME`).",
             default="REPLVIEW_SOURCE_*,*_DSN,*_PASSWORD,PGPASSWORD*"),
         Variable("REPLVIEW_SOURCE_PASSWORDS",
-            "Passwords kept in variables and files that an address typed into a page may name "
-            "beside a host, and the hosts that each is for: "
+            "Passwords kept in variables and files that an address may name beside a host (typed "
+            "into a page, or given to a command without `--trust-host`), and the hosts that each "
+            "is for: "
             "`env:SHOP_PASSWORD=*.db.example;file:/run/secrets/crm=10.0.0.0/8,socket`.",
             default_in_words="none"),
     ),

@@ -106,7 +106,17 @@ def _message(record: logging.LogRecord) -> str:
     data = getattr(record, "data", None)
     if record.name == _TASKS and record.exc_info and isinstance(data, dict):
         return f"Task {data.get('name')}[{data.get('id')}] failed"
-    return record.getMessage()
+    return record.getMessage() + _account(record)
+
+
+def _account(record: logging.LogRecord) -> str:
+    """Return which account a request was of that Django tells of, ready to follow its line."""
+    request = getattr(record, "request", None)
+    # As the session's middleware found it: nothing is read from the store here.
+    user: Any = getattr(request, "_cached_user", None)
+    if (token := getattr(request, "replview_token", None)) is not None:
+        user = token.user
+    return f", account {user.get_username()}" if getattr(user, "pk", None) else ""
 
 
 def logging_settings(form: str, level: str) -> dict[str, Any]:

@@ -75,13 +75,15 @@ def set_dsn(
     password_ref: str = "",
     *,
     known: str = "",
+    known_ref: str = "",
     has_password: bool = False,
 ) -> None:
     """Set the address of an unsaved source, and its password or that one's place.
 
     Raises ``DSNError``.
 
-    ``known`` is the present address; ``has_password`` says that a password entered earlier is kept.
+    ``known`` is the present address, ``known_ref`` the present place of its password;
+    ``has_password`` says that a password entered earlier is kept.
     """
     conninfo, password = split_dsn(dsn)
     check_given(dsn, password_ref, known=known)
@@ -90,7 +92,7 @@ def set_dsn(
         if password or conninfo.startswith(_ENVIRONMENT):
             raise DSNError("the password is given twice: in the DSN, and by where it is kept")
     if not password and not has_password:
-        conninfo = with_own_secrets_only(conninfo, password_ref, known=known)
+        conninfo = with_own_secrets_only(conninfo, password_ref, known=known, known_ref=known_ref)
     source.conninfo, source.password_ref = conninfo, password_ref
     source.sealed_password = seal(password) if password else ""
 

@@ -3,11 +3,13 @@
 A person who types an address into a page controls replview, but not the machine it runs on. A
 password from a service file, a password file or a variable of that machine goes only to servers
 that its owner meant, and is proved (SCRAM) rather than sent. On the command line the user controls
-the machine, and libpq works as usual.
+the machine, and libpq works as usual; but a password that is named by its place (``env:NAME``,
+``file:/path``) still goes only to the hosts that it is for, unless ``--trust-host`` is given.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 
@@ -26,16 +28,35 @@ from replview.store.reachable import (
 
 #: Authentication methods that do not let the server read a password, or need none.
 UNREAD = "scram-sha-256,gss,sspi,none"
+#: Whether the command that runs in this process was given ``--trust-host``.
+_trusts_hosts = False
 
 
-def with_own_secrets_only(conninfo: str, password_ref: str = "", *, known: str = "") -> str:
+@contextmanager
+def trusting_hosts(is_trusted: bool) -> Iterator[None]:
+    """Let a command send kept passwords to the hosts that it names, for as long as it runs."""
+    global _trusts_hosts
+    before, _trusts_hosts = _trusts_hosts, is_trusted
+    try:
+        yield
+    finally:
+        _trusts_hosts = before
+
+
+def with_own_secrets_only(
+    conninfo: str, password_ref: str = "", *, known: str = "", known_ref: str = ""
+) -> str:
     """Return an address from a page, without a password, restricted so that no secret leaks.
 
     No secret then goes to a server that it is not meant for. On the command line the address is
-    returned unchanged. ``password_ref`` is the place of the password; ``known`` is the present
-    address. Raises ``DSNError``.
+    returned unchanged. ``password_ref`` is the place of the password; ``known`` and ``known_ref``
+    are the present address and the place of its password. Raises ``DSNError``.
     """
-    if not settings.SERVES_PAGES or conninfo.startswith("env:"):
+    if conninfo.startswith("env:"):
+        return conninfo
+    if not settings.SERVES_PAGES:
+        if password_ref:
+            check_bound(password_ref, conninfo, known if password_ref == known_ref else "")
         return conninfo
     parts = parts_of(conninfo)
     if parts.get("gssdelegation", "0") != "0":
@@ -55,21 +76,33 @@ def with_own_secrets_only(conninfo: str, password_ref: str = "", *, known: str =
     return libpq.make_conninfo("", **{"require_auth": UNREAD, **parts})
 
 
-def check_bound(reference: str, conninfo: str) -> None:
+def check_bound(reference: str, conninfo: str, known: str = "") -> None:
     """Raise ``DSNError`` unless the settings allow this password for every server of the address.
 
-    ``reference`` is the password's place (``env:NAME``, ``file:/path``).
+    ``reference`` is the password's place (``env:NAME``, ``file:/path``); ``known`` is an address
+    that it is sent to already, which a command may give again.
     """
-    if not settings.SERVES_PAGES or conninfo.startswith("env:"):
+    if conninfo.startswith("env:"):
         return
+    if not settings.SERVES_PAGES and (_trusts_hosts or _is_same_place(conninfo, known)):
+        return
+    instead = "type the password" if settings.SERVES_PAGES else "give --trust-host"
     bound: Mapping[str, Sequence[str]] = settings.SOURCE_PASSWORDS
     for place in places_of(conninfo):
         if not is_allowed(place, bound.get(reference, ())):
             raise DSNError(
                 f"the password at {reference[:100]} is not for {place[:100] or 'a local socket'}: "
                 "who has the machine says for which hosts it is (REPLVIEW_SOURCE_PASSWORDS), or "
-                "type the password"
+                f"{instead}"
             )
+
+
+def _is_same_place(conninfo: str, known: str) -> bool:
+    """Return whether both addresses lead to the same server."""
+    if not known or known.startswith("env:"):
+        return False
+    now, before = parts_of(conninfo), parts_of(known)
+    return all(now.get(name) == before.get(name) for name in PLACE)
 
 
 def _check_service(parts: Mapping[str, object]) -> None:

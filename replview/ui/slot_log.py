@@ -4,13 +4,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils import timezone
 
+from replview.access.visibility import reading_session
 from replview.store.models import SlotEvent
+from replview.store.read.seen import seen_statements
 
 FRESH = timedelta(seconds=3)
 
@@ -92,8 +95,11 @@ class LogLine:
 
 def lines_of(events: Iterable[SlotEvent], kinds: list[str]) -> list[LogLine]:
     """Return the lines of a page of the log that is filtered by ``kinds``."""
+    seen = partial(seen_statements, visibility=reading_session().visibility)
     return [
-        LogLine(event, kind_of(event.kind), detail_of(event.detail), query_of(kinds, event.pk))
+        LogLine(
+            event, kind_of(event.kind), detail_of(seen(event.detail)), query_of(kinds, event.pk)
+        )
         for event in events
     ]
 

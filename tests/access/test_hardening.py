@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.db import OperationalError, connection, transaction
 from django.http import Http404
@@ -22,6 +23,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from replview.access import shares
 from replview.access.shares import BoundedShares
+from replview.live.sockets import websocket_urlpatterns
 from replview.management.commands.up import check_hardened
 from replview.runtime.logs import JSONFormatter, PlainFormatter
 from replview.runtime.machine import StackProblem
@@ -479,10 +481,43 @@ def test_a_refusal_is_a_line_of_the_log_and_no_traceback(db, formatter) -> None:
     logging.getLogger("django").addHandler(handler)
     try:
         assert viewer.get("/accounts/").status_code == 403
+        assert viewer.get("/sources/none/").status_code == 404
         assert viewer.get("/", headers={"host": "elsewhere.example"}).status_code == 400
     finally:
         logging.getLogger("django").removeHandler(handler)
     lines = written.getvalue().splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert "Forbidden" in lines[0]
+    assert all("/, account vera" in line for line in lines[:2])
     assert ".py" not in written.getvalue()
+
+
+def test_a_socket_that_is_refused_is_a_line_of_the_log(caplog) -> None:
+    async def refused() -> None:
+        scope = {
+            "type": "websocket",
+            "path": "/ws/samples/",
+            "user": AnonymousUser(),
+            "session": {},
+        }
+        sent = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "websocket.connect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await websocket_urlpatterns[0].callback(scope, receive, send)
+        assert sent[-1]["code"] == 4401
+
+    asyncio.run(refused())
+    assert caplog.messages == ["a socket was refused (code 4401): /ws/samples/, account nobody"]
+
+
+def test_signing_out_leaves_nothing_in_the_browser_s_cache(db) -> None:
+    client = Client()
+    client.force_login(make_user("vera", "viewer"))
+    assert client.post("/logout/")["Clear-Site-Data"] == '"cache"'
+    client.force_login(make_user("olga", "viewer"))
+    assert client.post("/accounts/me/sign-out/")["Clear-Site-Data"] == '"cache"'

@@ -37,6 +37,7 @@ FORTY = [f"tenant_{number:02}" for number in range(40)]
 def the_store(settings, store_cluster, monkeypatch, source_password: str) -> None:
     """Moving a source reads the store directly, too."""
     settings.STORE_URL = store_cluster.dsn("test_replview")
+    settings.SOURCE_PASSWORDS = {"env:FLEET_PASSWORD": ["127.0.0.1"]}
     monkeypatch.setenv("FLEET_PASSWORD", source_password)
 
 
@@ -418,7 +419,7 @@ def test_what_is_not_in_the_file_stays_unless_it_is_pruned(shop, apply) -> None:
 def test_an_address_that_is_another_now_is_tried_and_taken(shop, apply) -> None:
     apply(of_shop(shop), "--yes")
     moved = of_shop(shop).replace("host=127.0.0.1", "host=localhost")
-    status, said = apply(moved, "--yes")
+    status, said = apply(moved, "--yes", "--trust-host")
 
     assert status == 0
     assert "host=127.0.0.1" in said.split(" → ")[0]
@@ -481,6 +482,19 @@ def test_a_password_is_in_no_output_and_not_in_the_store(shop, apply, source_pas
     source = Source.objects.get()
     assert (source.password_ref, source.sealed_password) == ("env:FLEET_PASSWORD", "")
     assert source_password not in said + source.conninfo
+
+
+def test_a_kept_password_goes_to_the_hosts_it_is_for_or_those_that_are_trusted(
+    shop, apply, settings
+) -> None:
+    settings.SOURCE_PASSWORDS = {}
+    status, said = apply(of_shop(shop), "--yes")
+    assert (status, Source.objects.count()) == (1, 0)
+    assert "the password at env:FLEET_PASSWORD is not for 127.0.0.1" in said
+
+    assert apply(of_shop(shop), "--yes", "--trust-host")[0] == 0
+    # It is sent there already: the file may be applied again.
+    assert apply(of_shop(shop), "--yes")[0] == 0
 
 
 def test_a_file_with_faults_does_nothing(shop, apply) -> None:

@@ -568,6 +568,17 @@ def test_a_key_that_was_masked_at_ingest_is_said_not_to_be_found(clinic, capsys)
     rule = MaskRule.objects.create(table_pattern="*.patient", column_pattern="mail", when="ingest")
     forget()
     clinic.live()
+    # No key of the table was ever stored: whatever is guessed, the answer is the same.
+    for guess in (PERSON[1], "nobody@nowhere"):
+        with pytest.raises(CommandError, match="the row cannot be found"):
+            clinic.erase("patient", guess)
+        assert Erasure.objects.latest("pk").state == Erasure.State.DROPPED
+    rule.delete()
+    forget()
+    clinic.run("INSERT INTO patient VALUES ('eve@e', 'Eve', '')")
+    Erasure.objects.all().delete()
+    rule = MaskRule.objects.create(table_pattern="*.patient", column_pattern="mail", when="ingest")
+    forget()
     # The rule is lifted again, or not: what was stored without the key stays so.
     for lifted in (False, True):
         if lifted:
@@ -584,6 +595,28 @@ def test_a_key_that_was_masked_at_ingest_is_said_not_to_be_found(clinic, capsys)
     unfinished.refresh_from_db()
     assert unfinished.state == Erasure.State.DONE
     assert "these rows have no recorded change" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_key_masked_at_ingest_is_not_forgotten_where_only_the_archive_has_its_changes(
+    clinic, exported
+) -> None:
+    rule = MaskRule.objects.create(table_pattern="*.patient", column_pattern="mail", when="ingest")
+    forget()
+    clinic.live()
+    archive = exported("archive", known=False)
+    instance_settings.write("archive.target", str(archive), "alice")
+    # Retention has deleted them from the record since.
+    Change.objects.all().delete()
+    Transaction.objects.all().delete()
+    rule.delete()
+    forget()
+    with pytest.raises(
+        CommandError, match="the record no longer has 6 changes whose key is masked"
+    ):
+        clinic.erase(*PERSON)
+    assert Erasure.objects.latest("pk").state == Erasure.State.UNFINISHED
+    assert files_holding("PLANTED Ann", archive)
 
 
 @pytest.mark.slow

@@ -1,10 +1,13 @@
 """Mask rules and rights on tables: what they match, who makes them, what is withheld."""
 
+import datetime as dt
+
 import pytest
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from replview.access.mask_making import (
     MaskProblem,
@@ -22,10 +25,18 @@ from replview.access.visibility import (
     visibility_for,
 )
 from replview.features.history.record import read_history_record
+from replview.features.lag.charts import read_table_rates
 from replview.features.masks.page import build_masks_page
+from replview.features.peeks.text import Found, seen_sizes
 from replview.receiver.mask_rules import MaskRules, withholds_raw
 from replview.store.django_session import rows
-from replview.store.models import AccessRecord, HistoryJob, MaskRule, RelationVersion
+from replview.store.models import (
+    AccessRecord,
+    HistoryJob,
+    MaskRule,
+    RelationMinute,
+    RelationVersion,
+)
 from replview.store.read.changes.as_sql import undo_sql
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.of_transaction import changes_of, matching_text
@@ -35,6 +46,7 @@ from replview.store.read.mask_rules import NamedColumn, Rule, masked_by
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem
+from replview.store.read.row_widths import row_widths
 from replview.store.read.value_filter import WhereProblem
 from replview.store.read.visibility import MASKED, nobodys_visibility
 from replview.store.retention.tidy import make_partitions
@@ -443,3 +455,45 @@ def test_nobody_is_told_how_long_a_masked_value_is(history: History) -> None:
     ] * 5
     assert '"size_bytes": null' in told[3].replace('":null', '": null')
     assert str(made) not in told[4]
+
+
+def test_no_average_is_told_of_rows_with_a_masked_value(history: History) -> None:
+    history.commit({**insert(1), "key_hash": 1})
+    relation_id = history.orders.relation_id
+    assert row_widths(reading_session(), relation_id, ["id"], 3) is not None
+    viewer = make_user("vera", "viewer", sources=[history.slot.source], tables=["public.other"])
+    with use_visibility(visibility_for(viewer)):
+        assert row_widths(reading_session(), relation_id, ["id"], 3) is None
+    mask(column="status")
+    assert row_widths(reading_session(), relation_id, ["id"], 3) is None
+
+
+def test_no_rate_of_bytes_is_told_of_a_table_with_a_masked_value(history: History) -> None:
+    minute = timezone.now().replace(second=0, microsecond=0) - dt.timedelta(minutes=10)
+    other = history.table("other", 2, ["id"])
+    for relation_id in (history.orders.relation_id, other.relation_id):
+        RelationMinute.objects.create(
+            incarnation_id=history.incarnation.pk, relation_id=relation_id, minute=minute,
+            changes=1, size_bytes=48151,
+        )  # fmt: skip
+
+    def told(by: str) -> list[str]:
+        since = minute - dt.timedelta(hours=1)
+        rates = read_table_rates(history.slot.pk, by, since, timezone.now())
+        return sorted(name for name, _ in rates.tables)
+
+    assert told("bytes") == told("changes") == ["public.orders", "public.other"]
+    mask(column="status")
+    assert (told("bytes"), told("changes")) == (["public.other"], ["public.orders", "public.other"])
+
+
+def test_a_look_tells_no_size_where_a_value_is_masked(history: History) -> None:
+    result = {"bytes": 48151, "listed": [{"xid": 7, "state": "committed", "bytes": 48151}]}
+
+    def sizes() -> list[int | None]:
+        found = Found(seen_sizes(result))
+        return [found.number("bytes"), *(row.size_bytes for row in found.waiting)]
+
+    assert sizes() == [48151, 48151]
+    mask(column="status")
+    assert sizes() == [None, None]

@@ -11,12 +11,13 @@ import psycopg
 import pytest
 from django.test import Client
 
-from replview.acts.credentials import Credentials, set_credentials
+from replview.acts.credentials import Credentials, candidate_of, set_credentials
 from replview.acts.moving import plan_move
 from replview.catalog.problems import SourceProblem
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Source, SourceDraft
 from replview.store.reachable import DSNError
+from replview.store.untyped_secrets import trusting_hosts
 from tests.support.people import make_user
 from tests.support.source_databases import SourceDatabase
 
@@ -157,6 +158,36 @@ def test_on_the_command_line_libpq_finds_what_it_always_finds(
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(full_conninfo(source))
     assert listener.got == [SECRET.encode()]
+
+
+@pytest.mark.parametrize("reference", ["env:SHOP_PASSWORD", "file:{files}/kept"])
+def test_on_the_command_line_a_kept_password_goes_to_its_own_hosts(
+    machine, settings, tmp_path, listener: Listener, reference: str
+) -> None:
+    """A fleet file, or a command in a script, may name another host than its author means."""
+    settings.SERVES_PAGES = False
+    place = f"host=127.0.0.1 port={listener.port} user=u"
+    reference = reference.format(files=tmp_path)
+    source = Source.objects.create(name="shop", conninfo="host=prod.example user=u")
+    kept = Source.objects.create(
+        name="kept", conninfo="host=prod.example user=u", password_ref=reference
+    )
+    ways = [
+        lambda: set_dsn(Source(name="new"), place, reference),
+        lambda: plan_move(source, place, reference),
+        lambda: plan_move(kept, place, keep_password=True),
+        lambda: set_credentials(source, Credentials(dsn=place, password_ref=reference), by="x"),
+    ]
+    for way in ways:
+        with pytest.raises(DSNError, match="--trust-host"):
+            way()
+    assert listener.got == []
+    # Where it is sent already, it may be named again.
+    assert candidate_of(kept, "host=prod.example user=other", reference).password_ref == reference
+    with trusting_hosts(True):
+        ways[0]()
+    settings.SOURCE_PASSWORDS = {reference: ["127.0.0.1"]}
+    ways[0]()
 
 
 def test_a_server_that_is_known_keeps_what_it_is_given(machine) -> None:

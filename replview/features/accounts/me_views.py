@@ -1,19 +1,22 @@
 """Views of a user's own account: password, sessions and API tokens."""
 
+import time
+
 from django.contrib.auth import authenticate, update_session_auth_hash
+from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 
-from replview.access import accounts, session_policy
+from replview.access import accounts, open_sessions, session_policy
 from replview.access.accounts import AccountProblem
 from replview.access.page import GET, POST, SIGNED_IN, VIEWER, page
 from replview.access.rights import account_of
 from replview.access.tokens import ScopeRefused, make_token
 from replview.features.accounts.pages import build_own_page
-from replview.features.accounts.sign_in import locked_until
+from replview.features.accounts.sign_in import leave_nothing, locked_until
 from replview.live.publisher import publisher
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
@@ -22,6 +25,8 @@ from replview.text.parsing import whole_number
 from replview.ui.params import Params
 
 _MAX_DAYS = 3650
+#: Seconds since the sign-in within which an account without a password here may end a session.
+_LATELY_SECONDS = 600
 _THERE = "A token with this name exists already."
 
 
@@ -37,15 +42,8 @@ def me(request: HttpRequest) -> HttpResponse:
 def password(request: HttpRequest) -> HttpResponse:
     """Change the password, and end every other session."""
     user = account_of(request)
-    until, old = locked_until(request, user.get_username()), request.POST.get("old", "")
-    # Failed attempts count like failed logins, so a stolen session cannot guess passwords faster.
-    if until is None and not authenticate(request, username=user.get_username(), password=old):
-        until = locked_until(request, user.get_username())
-        if until is None:
-            return _show(request, errors={"old": "The current password is wrong."})
-    if until is not None:
-        wait = age_words(until - timezone.now())
-        return _show(request, errors={"old": f"Too many failed attempts. Try again in {wait}."})
+    if wrong := _wrong_password(request, user):
+        return _show(request, errors={"old": wrong})
     new = request.POST.get("new", "")
     if new != request.POST.get("again", ""):
         return _show(request, errors={"again": "The two passwords differ."})
@@ -60,6 +58,38 @@ def password(request: HttpRequest) -> HttpResponse:
     return redirect("me")
 
 
+def _wrong_password(request: HttpRequest, user: User) -> str:
+    """Return why the present password that was typed is not taken; empty: it is right."""
+    until, old = locked_until(request, user.get_username()), request.POST.get("old", "")
+    # A try counts as one at the login does: a session that was taken guesses no more often.
+    if until is None and not authenticate(request, username=user.get_username(), password=old):
+        until = locked_until(request, user.get_username())
+        if until is None:
+            return "This is not the present password."
+    if until is None:
+        return ""
+    return f"Too many failed tries. Try again in {age_words(until - timezone.now())}."
+
+
+@page(POST, role=SIGNED_IN, of={"name": None})
+@never_cache
+def end_session(request: HttpRequest, name: str) -> HttpResponse:
+    """End one session, once it is certain again who asks."""
+    user = account_of(request)
+    if user.has_usable_password():
+        wrong = _wrong_password(request, user)
+    else:
+        began = int(request.session.get(open_sessions.SIGNED_IN_AT) or 0)
+        late = time.time() - began > _LATELY_SECONDS
+        wrong = "Sign out here and in again first: that was too long ago." if late else ""
+    if wrong:
+        return _show(request, errors={"session": wrong})
+    if open_sessions.end_session(user, name):
+        note("changed_settings", subject=f"account {user}", details={"act": "session ended"})
+        publisher().account_changed(user.pk)
+    return redirect("me")
+
+
 @page(POST, role=SIGNED_IN)
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End every session of the account, including this one."""
@@ -67,7 +97,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     publisher().account_changed(user.pk)
     # The session is deleted already: flush it, so that it is not saved again.
     request.session.flush()
-    return redirect("login")
+    return leave_nothing(redirect("login"))
 
 
 @page(POST, role=VIEWER)
@@ -127,6 +157,7 @@ def _show(
         account_of(request),
         errors=errors or {},
         values=values if errors else {},
+        here=request.session.session_key,
         made=made,
         token=token,
     )

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from replview.access import accounts
 from replview.access.accounts import AccountProblem
+from replview.access.open_sessions import OpenSession, open_sessions
 from replview.access.rights import (
     Role,
     ensure_roles,
@@ -106,7 +107,7 @@ class OwnPage:
     tokens: list[ApiToken]
     #: Scopes that a new token may have: (value, words).
     scopes: list[tuple[str, str]]
-    sessions: list[Session]
+    sessions: list[OpenSession]
     has_password: bool
     #: Error messages of the forms, by field.
     errors: Mapping[str, str]
@@ -133,6 +134,7 @@ def build_own_page(
     *,
     errors: Mapping[str, str],
     values: Mapping[str, str],
+    here: str | None = None,
     made: ApiToken | None = None,
     token: str = "",
 ) -> OwnPage:
@@ -143,7 +145,7 @@ def build_own_page(
         grants=list(user.grants.select_related("source")),
         tokens=list(user.api_tokens.filter(revoked_at=None).order_by("pk")),
         scopes=[(scope.value, _SCOPE_WORDS[scope.value]) for scope in scopes_for(user)],
-        sessions=accounts.sessions_of(user),
+        sessions=open_sessions(user, here),
         has_password=user.has_usable_password(),
         errors=errors,
         values=values,

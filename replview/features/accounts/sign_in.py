@@ -11,7 +11,7 @@ from typing import Any
 from axes.helpers import get_cool_off, get_failure_limit
 from axes.models import AccessAttempt
 from django.conf import settings
-from django.contrib.auth.views import LoginView
+from django.contrib.auth.views import LoginView, LogoutView
 from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -79,3 +79,17 @@ class SignIn(LoginView):
         page |= {"locked_for": age_words(left), "username": self.request.POST.get("username", "")}
         retry = {"Retry-After": str(max(1, round(left.total_seconds())))}
         return self.render_to_response(page, status=429, headers=retry)
+
+
+def leave_nothing(answer: HttpResponse) -> HttpResponse:
+    """Make the browser clear its cache of our pages; its storage has only the theme, and stays."""
+    answer["Clear-Site-Data"] = '"cache"'
+    return answer
+
+
+class SignOut(LogoutView):
+    """The view that ends a session, after which the browser keeps nothing of it."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Sign out, and clear the browser's cache."""
+        return leave_nothing(super().dispatch(request, *args, **kwargs))

@@ -15,6 +15,7 @@ urlpatterns = [
     path("accounts/me/", me.me, name="me"),
     path("accounts/me/password/", me.password, name="me-password"),
     path("accounts/me/sign-out/", me.sign_out, name="me-sign-out"),
+    path("accounts/me/sessions/<str:name>/end/", me.end_session, name="me-session-end"),
     path("accounts/me/tokens/", me.new_token, name="me-token"),
     path("accounts/me/tokens/<int:token_id>/revoke/", me.revoke_token, name="me-token-revoke"),
     path("accounts/grants/", accounts.give, name="grant-new"),

@@ -1,10 +1,14 @@
 """The view of a slot's baselines, with the form that requests one."""
 
+from collections.abc import Iterable
+
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 
 from replview.access.page import GET_POST, OF_SLOT, OPERATOR, VIEWER, page
+from replview.access.visibility import current_visibility
+from replview.catalog.naming import some_of
 from replview.features.baselines.page import MOST_TABLES, build_form, build_page, refusal_of
 from replview.features.baselines.text import RATES, BaselineForm
 from replview.jobs import baselines as store
@@ -35,13 +39,7 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
     """Carry out the request; return False with ``form.error`` if it is refused."""
     sent = request.POST
     if (action := sent.get("action")) in ("cancel", "retry"):
-        number = Params(sent).number("baseline")
-        if number is not None:
-            mine = Baseline.objects.filter(slot=slot, pk=number)
-            for found in mine.select_related("slot__source"):
-                if (store.rows.cancel if action == "cancel" else store.retry)(found.pk):
-                    store.note_act(found, "cancelled" if action == "cancel" else "asked for again")
-        return True
+        return _end_or_retry(slot, form, action, Params(sent).number("baseline"))
     form.error = refusal_of(slot)
     if form.error:
         return False
@@ -54,7 +52,28 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
     if form.rate < 0:
         form.error, form.rate = "Choose one of the rates", RATES[1]
         return False
+    form.error = _withheld(slot, [(table["schema"], table["table"]) for table in chosen])
+    if form.error:
+        return False
     by, rate = request.user.get_username(), form.rate or None
     for table in chosen:
         store.request(slot, table["schema"], table["table"], by=by, rows_per_second=rate)
     return True
+
+
+def _end_or_retry(slot: Slot, form: BaselineForm, action: str, number: int | None) -> bool:
+    """Cancel a baseline, or ask for it again; False with ``form.error`` said."""
+    for found in Baseline.objects.filter(slot=slot, pk=number or 0).select_related("slot__source"):
+        form.error = _withheld(slot, [(found.schema, found.table)])
+        if form.error:
+            return False
+        if (store.rows.cancel if action == "cancel" else store.retry)(found.pk):
+            store.note_act(found, "cancelled" if action == "cancel" else "asked for again")
+    return True
+
+
+def _withheld(slot: Slot, names: Iterable[tuple[str, str]]) -> str:
+    """Return why whoever asks may do nothing with these tables; empty: they may."""
+    visibility = current_visibility()
+    hidden = [".".join(one) for one in names if visibility.hides_table(slot.source_id, *one)]
+    return f"You have no right on {some_of(hidden)}" if hidden else ""

@@ -133,11 +133,12 @@ def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, objec
     """Return the record of a transaction in the file ``_transactions``."""
     names = ("commit_seq", "xid", "gid", "state", "origin", "actor", "actor_grade", "context",
              "first_lsn", "commit_lsn", "end_lsn", "inserts", "updates", "deletes", "truncates",
-             "messages", "size_bytes")  # fmt: skip
+             "messages")  # fmt: skip
     record: dict[str, Any] = {name: getattr(row, name) for name in names}
     times = {name: utc_text(getattr(row, name)) for name in ("commit_time", "prepared_at")}
     actors = named([part["actor"] for part in row.parts])
-    return {"incarnation": incarnation, **record, **times, "actors": actors}
+    size = {"size_bytes": row.shown_size_bytes}
+    return {"incarnation": incarnation, **record, **size, **times, "actors": actors}
 
 
 def parquet_download(selection: Selection, folder: Path) -> tuple[Path, dict[str, str]]:

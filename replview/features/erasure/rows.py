@@ -69,12 +69,21 @@ _LIKE = f"""SELECT {_COLUMNS} {_FROM}
       AND (c.transaction_id, c.seq) > (%(id)s, %(seq)s)
     ORDER BY c.transaction_id, c.seq LIMIT {PAGE}"""
 
+_IS_MASKED = f"""
+    EXISTS (SELECT FROM unnest(%(names)s::text[]) k
+            WHERE '{orjson.dumps(MASKED).decode()}' IN (c.new->k, c.old->k))
+"""
 # No hash is kept of a key that was masked before it was stored.
 _UNFINDABLE = f"""
     SELECT count(*) FROM change c
     WHERE c.relation_id = ANY(%(relations)s) AND c.key_hash IS NULL AND c.op IN ('I', 'U', 'D', 'S')
-      AND EXISTS (SELECT FROM unnest(%(names)s::text[]) k
-                  WHERE '{orjson.dumps(MASKED).decode()}' IN (c.new->k, c.old->k))
+      AND {_IS_MASKED}
+"""  # noqa: S608 (of constants)
+_FINDABLE = f"""
+    SELECT EXISTS (
+        SELECT FROM change c
+        WHERE c.relation_id = ANY(%(relations)s) AND c.op IN ('I', 'U', 'D', 'S')
+          AND NOT {_IS_MASKED})
 """  # noqa: S608 (of constants)
 
 
@@ -133,6 +142,11 @@ class ErasedTable:
         """Return the number of changes whose key was masked at ingest."""
         wanted = {"relations": list(self.table.relation_ids), "names": list(columns)}
         return int(rows(_UNFINDABLE, wanted)[0][0])
+
+    def has_keys(self, columns: Collection[str]) -> bool:
+        """Return whether the record has a change with none of these columns masked at ingest."""
+        wanted = {"relations": list(self.table.relation_ids), "names": list(columns)}
+        return bool(rows(_FINDABLE, wanted)[0][0])
 
     def touches(self, key: Key) -> list[Touch]:
         """Return the changes that begin, end or move a row under a key."""

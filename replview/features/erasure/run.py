@@ -129,17 +129,12 @@ class Act:
         self._tell_unfindable()
 
     def _places(self) -> dict[str, list[list[int | None]]]:
-        """Return the places of changes in tables whose key is masked in an export.
+        """Return the places of the rows' changes, which only the record tells until it is erased.
 
-        Only the record has their keys, so the places are stored before they are erased.
+        A file may not have their keys, so the places are stored first.
         """
         found: dict[str, list[list[int | None]]] = {}
-        slices = list(Export.objects.filter(slot=self.slot).values_list("slice__masked", flat=True))
         for name, table in self.tables.items():
-            called = {str(table.table.relation), *table.all_names}
-            masked = {c for one in slices for n in called for c in (one or {}).get(n, ())}
-            if masked.isdisjoint(self._key_names(name)):
-                continue
             before = self.plan.get("places", {}).get(name, [])
             places = {tuple(place) for place in before}
             for page in self._pages(name, table):
@@ -156,6 +151,14 @@ class Act:
     def withheld(self) -> bool:
         """Return whether a typed key is masked, so that counts would confirm guesses."""
         return any(table.withheld(self._key_names(name)) for name, table in self.tables.items())
+
+    @property
+    def _only_masked(self) -> RootState | None:
+        """Why no row of the tables can be found, whatever its key: none was ever stored."""
+        tables = self.tables.items()
+        if len(self.roots) != 1 or any(t.has_keys(self._key_names(name)) for name, t in tables):
+            return None
+        return self.roots.get(RECORD)
 
     def _tell_unfindable(self) -> None:
         """Add changes without a stored key to the roots, to be left out or waited for."""
@@ -180,6 +183,8 @@ class Act:
 
     def look(self) -> dict[str, object]:
         """Count what would be erased; ``roots`` gets the counts of files. Raises ``Unerasable``."""
+        if (masked := self._only_masked) is not None:
+            raise Unerasable(masked["problem"], masked["remedy"])
         if self.withheld:
             for _, root in self._asked_roots():
                 reach(root, lambda: None)

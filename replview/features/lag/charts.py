@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from replview.access.visibility import reading_session
 from replview.features.lag.figures import DRAWN, drawn, retained_wal, table_rates, transaction_sizes
 from replview.features.lag.page import LagSlot
 from replview.features.lag.periods import MINUTE, step_of
 from replview.features.lag.series import LagSeries, SlotSeries, read_series
 from replview.store.django_session import rows
+from replview.store.read.seen import tables_without_size
 from replview.ui.charts.figure import Chart, SlotValues
 
 #: Number of tables with a line of their own; the others share one line.
@@ -21,6 +23,7 @@ _BUSIEST = f"""
     SELECT m.relation_id, r.schema || '.' || r."table"
     FROM (SELECT relation_id, sum({{value}}) AS much FROM relation_minute
           WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
+            AND relation_id <> ALL (%(untold)s::bigint[])
           GROUP BY relation_id ORDER BY much DESC, relation_id LIMIT {_MOST_TABLES}) m
     JOIN relation r ON r.id = m.relation_id
     WHERE m.much > 0 ORDER BY m.much DESC, m.relation_id
@@ -32,6 +35,7 @@ _BY_TABLE = f"""
            sum({{value}})::float8
     FROM relation_minute
     WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
+      AND relation_id <> ALL (%(untold)s::bigint[])
     GROUP BY relation, {_BINNED}
 """  # noqa: S608 (of constants)
 _BY_SIZE = f"""
@@ -60,11 +64,15 @@ class TableRates:
 def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.datetime) -> TableRates:
     """Return the rates of changes or bytes by table.
 
-    ``by`` is ``changes`` or ``bytes``; any other value raises ``KeyError``.
+    ``by`` is ``changes`` or ``bytes``; any other value raises ``KeyError``. Bytes of a table with
+    values that the account may not see are left out, because they tell how long those are.
     """
     value = _VALUES[by]
     step = step_of(until - since, MINUTE, _POINTS)
-    words: dict[str, Any] = {"slot": slot_id, "since": since, "until": until, "step": step}
+    untold = tables_without_size(reading_session()) if by == "bytes" else []
+    words: dict[str, Any] = {
+        "slot": slot_id, "since": since, "until": until, "step": step, "untold": untold,
+    }  # fmt: skip
     names: dict[int, str] = dict(rows(_BUSIEST.format(value=value), words))
     if not names:
         return TableRates()

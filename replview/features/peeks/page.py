@@ -15,7 +15,13 @@ from replview.catalog.peekable import PeekableServer, read_place
 from replview.catalog.problems import SourceProblem
 from replview.catalog.slots import SlotFacts
 from replview.features.peeks.form import PeekForm
-from replview.features.peeks.text import ChangeGroup, PeekResult, counts_words, groups_of
+from replview.features.peeks.text import (
+    ChangeGroup,
+    PeekResult,
+    counts_words,
+    groups_of,
+    seen_sizes,
+)
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotPeek, Source
 from replview.store.reachable import DSNError
@@ -182,7 +188,7 @@ def failed_page(peek: SlotPeek) -> PeekFailedPage:
 
 def result_page(peek: SlotPeek) -> PeekResultPage:
     """Build the page of a peek's result, without values that the account may not see."""
-    found = PeekResult(peek.result or {})
+    found = PeekResult(seen_sizes(peek.result or {}))
     bound = found.not_looked_at(peek.max_changes, peek.max_seconds)
     return PeekResultPage(
         peek=peek,

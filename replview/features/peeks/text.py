@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from replview.access.visibility import current_visibility
+from replview.access.visibility import current_visibility, reading_session
 from replview.access.withheld import seen_peeked
 from replview.store.models import Transaction
 from replview.store.read.changes.records import OPERATIONS
@@ -44,6 +44,17 @@ class WaitingRow:
     def has_symbol(self) -> bool:
         """Return whether the state is one of the store, which has a symbol."""
         return self.state in Transaction.State.values
+
+
+def seen_sizes(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a peek's result, without sizes unless the account may see every value.
+
+    A size tells how long a value is.
+    """
+    if reading_session().visibility.open:
+        return result
+    listed = [{**row, "bytes": None} for row in result.get("listed") or []]
+    return {**result, "bytes": None, "listed": listed}
 
 
 class PeekResult:

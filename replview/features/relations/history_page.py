@@ -238,7 +238,11 @@ def _seen_published(
         return found
     names = {(relation.schema, relation.table), (found.schema, found.table)}
     visibility = reading_session().visibility
-    seen = seen_definition(found.row_filter, visibility, relation.slot.source_id, names)
+    # What is masked under a former name, or by its type, is masked still.
+    masked = visibility.masked(relation.pk)
+    seen = seen_definition(
+        found.row_filter, visibility, relation.slot.source_id, names, also=masked
+    )
     return replace(found, row_filter=seen)
 
 

@@ -139,6 +139,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
 def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Adopt a slot that replview did not create."""
     source = source_for(request, source_name, Role.OPERATOR)
+    require_all_tables(request, source)
     if Slot.objects.filter(source=source, name=slot_name).exists():
         return redirect("slot", source_name, slot_name)
     watched = WatchedSlot.objects.filter(source=source, name=slot_name).first()

@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from replview.access.guard import require_all_tables
 from replview.access.page import GET, OF_SLOT, OPERATOR, POST, ROWS, page
 from replview.access.visibility import current_visibility
 from replview.features.slots import views as slot_page
@@ -92,6 +93,8 @@ def decision(
     if chosen not in (Quarantine.Decision.RETRY, Quarantine.Decision.SKIP):
         return slot_page.show(request, view, error="Choose retry or skip.", status=422)
     if chosen == Quarantine.Decision.SKIP:
+        # A transaction is left out with all that it changed, in whatever tables.
+        require_all_tables(request, row.slot.source)
         word = skip_word(row)
         if not word:
             error = "This message belongs to no transaction, so nothing can be skipped."

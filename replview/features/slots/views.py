@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from replview.access.guard import require_all_tables
 from replview.access.page import GET, OF_SLOT, OPERATOR, POST, VIEWER, Nav, page
 from replview.features.slots.budget import Budget, BudgetForm, budget_of
 from replview.features.slots.list_page import read_page
@@ -125,6 +126,8 @@ def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     slot = row.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
     if slot is None:
         raise Http404("there is no such slot whose budget can be changed")
+    # At its budget a slot may be dropped.
+    require_all_tables(request, slot.source)
     form = BudgetForm(slot, request.POST)
     if form.is_valid():
         change_budget(slot, form.changes(), by=request.user.get_username())

@@ -18,6 +18,7 @@ from ninja.utils import check_csrf
 from replview.access.guard import require_all_tables
 from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role, may, sees_source, visible_sources
+from replview.access.visibility import reading_session
 from replview.acts import adopting, dropping, receiving
 from replview.acts.columns import NamedColumns, change_columns, plan_columns
 from replview.acts.credentials import Credentials, plan_credentials, set_credentials
@@ -26,6 +27,7 @@ from replview.acts.sources import plan_remove, plan_rename, remove_source, renam
 from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.plan.plan import Plan, json_of
 from replview.store.models import Slot, Source
+from replview.store.read.seen import seen_statements
 from replview.text.problem import Problem
 from replview.ui.api.access import Token
 from replview.ui.api.answers import BadRequest
@@ -245,6 +247,7 @@ def adopt_slot(
 ) -> dict[str, object]:
     """Adopt a slot that nobody reads; `confirm` is the slot's name."""
     row = _source(request, source_name, Role.OPERATOR)
+    require_all_tables(request, row)
     return _act(
         request,
         asked,
@@ -326,12 +329,17 @@ def _act(
     try:
         act = plan()
         if asked.dry_run:
-            return {**json_of(act), "done": False}
+            return {**_as_seen(act), "done": False}
         act.check_typed(asked.confirm)
         do(request.user.get_username())
     except Problem as error:
         raise BadRequest(error.cause, error.remedy) from None
-    return {**json_of(act), "done": True}
+    return {**_as_seen(act), "done": True}
+
+
+def _as_seen(act: Plan) -> dict[str, object]:
+    seen: dict[str, object] = seen_statements(json_of(act), reading_session().visibility)
+    return seen
 
 
 def _source(request: HttpRequest, name: str, role: Role) -> Source:

@@ -63,6 +63,7 @@ class Command(InstanceCommand):
                             "rules that the file does not name, with their records")  # fmt: skip
         parser.add_argument("--json", action="store_true", help="print the plan and its result "
                             "as JSON")  # fmt: skip
+        self.add_trust_host(parser)
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:

@@ -2,6 +2,7 @@
 
 import getpass
 import sys
+from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -54,10 +55,12 @@ class Command(instance.Actions, instance.InstanceCommand):
         )
         add.add_argument("--password-ref", default="", metavar="PLACE", help="where the password "
                          "is kept: file:/path (read at each connection) or env:NAME")  # fmt: skip
+        self.add_trust_host(add)
         add.add_argument("--yes", action="store_true", help="add it even if it cannot be reached")
         listing = actions.add_parser("list", help="list all sources")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        add_actions(actions)
+        for parser in add_actions(actions):
+            self.add_trust_host(parser)
 
     def handle(self, **options: Any) -> None:
         """Run the action; first warn if a fleet file declares the source."""
@@ -119,8 +122,8 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def add_actions(actions: Any) -> None:
-    """Add the parsers of the actions on an existing source."""
+def add_actions(actions: Any) -> list[ArgumentParser]:
+    """Add the parsers of the actions on an existing source; return those that take an address."""
     credentials = actions.add_parser(
         "credentials",
         help="change password, role or address of the same database; tested before they are stored",
@@ -153,6 +156,7 @@ def add_actions(actions: Any) -> None:
     remove.add_argument("--leave-on-source", action="store_true", help="drop nothing on the source")
     for parser in (move, rename, remove):
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    return [credentials, move]
 
 
 def _credentials(command: instance.PlainCommand, source: Source, options: dict[str, Any]) -> None:

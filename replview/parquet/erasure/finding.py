@@ -63,8 +63,8 @@ class FileErasure:
     #: A table's oid → every name it had, as SQL writes it: a slice that is not whole has only the
     #: names of its tables.
     names: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    #: The changes of tables whose key may be masked in files, from the record: oid →
-    #: ``(incarnation, commit LSN, xid, seq)``.
+    #: The changes of the rows that the record knows: oid → ``(incarnation, commit LSN, xid, seq)``.
+    #: A file whose key was masked when it was written does not tell its rows.
     places: Mapping[int, Collection[FilePlace]] = field(default_factory=dict)
     #: A function that returns which of an incarnation's commit_seqs the record still has.
     recorded: Callable[[int, Collection[int]], Collection[int]] = lambda _, seqs: seqs
@@ -120,8 +120,9 @@ class TableFile:
         Their key is masked in the file, and the record no longer has them.
         """
         dataset = self.target.dataset(self.path)
+        columns, marked = [*_PLACE, "_commit_seq", "_pg_raw"], pc.field("_pg_raw").is_valid()
         with raising_problems():
-            rows = dataset.to_table(columns=[*_PLACE, "_commit_seq", "_pg_raw"])
+            rows = dataset.to_table(columns=columns, filter=marked)
         masked = {
             _within(row): row["_commit_seq"]
             for row in rows.to_pylist(maps_as_pydicts="strict")

@@ -55,7 +55,7 @@ class _TableToErase:
     shapes: ArchivedShapes
     spans: Sequence[FileKeySpan]
     files: Sequence[TableFile]
-    #: See ``FileErasure.places``; None: the files have the keys themselves.
+    #: See ``FileErasure.places``; None: no row of the table.
     places: Collection[FilePlace] | None
 
     @property

@@ -43,6 +43,9 @@ class PeekEnded:
 class PeekRecorder(Recorder):
     """A recorder that recognizes, by its xid, a transaction that is sent again."""
 
+    #: A peek begins where the slot was advanced to, which may not have been possible yet.
+    sends_in_order = False
+
     def __init__(self, **arguments: Any) -> None:
         """Take the arguments of ``Recorder``."""
         super().__init__(**arguments)

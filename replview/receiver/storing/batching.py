@@ -23,7 +23,9 @@ from decoder.events import (
     TransactionPrepared,
     TypeSeen,
 )
+from decoder.scalars import LSN
 from replview.receiver.actors import note_actor
+from replview.receiver.problems import trouble
 from replview.receiver.quarantine import Skip, Skips
 from replview.receiver.storing.encoding import message_document
 from replview.receiver.storing.portions import (
@@ -43,6 +45,9 @@ _HALF_OF_XIDS = 1 << 31
 
 class Recorder:
     """A recorder keeps the open transactions of one session, and turns events into portions."""
+
+    #: Whether a session sends transactions in the order in which they committed, each once.
+    sends_in_order = True
 
     def __init__(
         self,
@@ -71,6 +76,8 @@ class Recorder:
         self.open_xids: tuple[int, ...] = ()
         #: Number of transactions that the server sent although the store has them.
         self.sent_again = 0
+        #: Something that the store did not have has ended in this session.
+        self._has_ended = False
 
     def digest(self, events: Iterable[Event], received_at_us: int) -> Portion:
         """Return the portion that a batch makes: what one store transaction must write."""
@@ -94,6 +101,7 @@ class Recorder:
     def _opened(self, portion: Portion, transaction: OpenTransaction, received_at_us: int) -> None:
         """Create the transaction's row; it reaches the store with its first change or its end."""
         streamed = transaction.kind == "streamed"
+        self._check_order(portion, transaction)
         # The checkpoint is where a stored commit or prepare *ended*.
         final_lsn = transaction.final_lsn
         known = final_lsn is not None and final_lsn < self.checkpoint_lsn
@@ -128,6 +136,17 @@ class Recorder:
             row.received_at_us = self.first_seen.pop(xid, received_at_us)
         if self._skips:
             self._leave_out(row, self._skips.for_transaction(xid, final_lsn))
+
+    def _check_order(self, portion: Portion, transaction: OpenTransaction) -> None:
+        """Raise ``SourceProblem`` if a transaction comes after one that committed later.
+
+        It would be taken for one that the record has, and be lost.
+        """
+        lsn = transaction.final_lsn
+        if not self.sends_in_order or not self._has_ended or transaction.kind != "plain":
+            return
+        if lsn is not None and lsn < portion.checkpoint_lsn:
+            raise trouble("went_back", told=lsn, end=LSN(portion.checkpoint_lsn))
 
     def _leave_out(self, row: CopiedTransaction, skip: Skip | None) -> None:
         if skip is not None:
@@ -186,6 +205,7 @@ class Recorder:
             portion.discard(row)
             return False
         portion.checkpoint_lsn = end_lsn
+        self._has_ended = True
         return True
 
     def _rare(self, portion: Portion, event: Event, received_at_us: int) -> None:

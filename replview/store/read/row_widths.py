@@ -36,7 +36,13 @@ class RowWidths:
 def row_widths(
     session: ReadSession, relation_id: int, key_columns: list[str], columns: int
 ) -> RowWidths | None:
-    """Return the widths of a table's rows; None where no row with a key is stored."""
+    """Return the widths of a table's rows; None where no row with a key is stored.
+
+    None also where some value may not be seen, because an average tells how long it is.
+    """
+    visibility = session.visibility
+    if visibility.hides(relation_id) or visibility.masked(relation_id):
+        return None
     parameters = {"relation": relation_id, "key": key_columns, "columns": columns}
     rows, width, key_width, partial = session.prepared_rows(_WIDTHS, parameters)[0]
     return RowWidths(rows, width, key_width, partial > 0) if rows else None

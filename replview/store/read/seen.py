@@ -204,6 +204,26 @@ def seen_definition(
     return WITHHELD if whole or not masked.isdisjoint({*named, of}) else definition
 
 
+def without_row_filters(detail: Any) -> Any:
+    """Return a statement, or a document with statements in it, without any row filter.
+
+    A row filter quotes values. A statement is cut at its first one.
+    """
+    if isinstance(detail, str):
+        head, where, _ = detail.partition(" WHERE (")
+        return f"{head}{where}{WITHHELD}) …" if where else detail
+    if isinstance(detail, Mapping):
+        return {name: without_row_filters(value) for name, value in detail.items()}
+    if isinstance(detail, list | tuple):
+        return [without_row_filters(value) for value in detail]
+    return detail
+
+
+def seen_statements(detail: Any, visibility: Visibility) -> Any:
+    """Return statements about publications, without row filters if anything is hidden or masked."""
+    return detail if visibility.open else without_row_filters(detail)
+
+
 @dataclass(frozen=True, slots=True)
 class TextLimits:
     """SQL conditions over ``change c`` for what a search for a text in values must leave out."""

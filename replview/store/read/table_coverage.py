@@ -29,6 +29,8 @@ _OF_TABLE = """
     ORDER BY p.last_seen_at DESC LIMIT %(most)s
 """
 
+_RELATIONS = 'SELECT id FROM relation WHERE slot_id = %s AND schema = %s AND "table" = %s'
+
 
 @dataclass(frozen=True, slots=True)
 class _Publishing:
@@ -124,7 +126,10 @@ def _seen_filter(
     if row_filter is None or visibility.open:
         return row_filter
     source_id = session.rows("SELECT source_id FROM slot WHERE id = %s", [slot.pk])[0][0]
-    return seen_definition(row_filter, visibility, source_id, [name])
+    # What is masked under a former name is masked still.
+    mine = session.rows(_RELATIONS, [slot.pk, *name])
+    masked = frozenset[str]().union(*(visibility.masked(relation_id) for (relation_id,) in mine))
+    return seen_definition(row_filter, visibility, source_id, [name], also=masked)
 
 
 def _baseline(session: ReadSession, baseline_id: int) -> DoneBaseline | None:

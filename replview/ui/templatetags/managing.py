@@ -8,9 +8,11 @@ from django.urls import reverse
 
 from replview.access.guard import has_all_tables
 from replview.access.rights import Role, may
+from replview.access.visibility import reading_session
 from replview.acts.noting import declared_words
 from replview.health.servers import LogicalPair
 from replview.store.models import AccessRecord, Slot, Source
+from replview.store.read.seen import seen_statements
 from replview.ui.sentence import sentence
 
 register = template.Library()
@@ -107,3 +109,15 @@ def may_drop(context: dict[str, Any], source: Source) -> bool:
     """Return whether the account may drop the source's slots, which needs all its tables."""
     request = context.get("request")
     return request is not None and has_all_tables(request, source)
+
+
+@register.simple_tag(takes_context=True)
+def has_every_table(context: dict[str, Any], source: Source) -> bool:
+    """Return whether whoever asks may act on all tables of a source at once."""
+    return may_drop(context, source)
+
+
+@register.filter
+def seen_statement(text: str) -> str:
+    """Return a statement as it may be shown to whoever asks."""
+    return str(seen_statements(text, reading_session().visibility))

@@ -6,6 +6,7 @@ import { startCopying } from "./copy.js";
 import { startKeys } from "./keys.js";
 import "./morph.js";
 import { startPolling } from "./poll.js";
+import { startSignOut } from "./sign-out.js";
 import { startTheme } from "./theme-toggle.js";
 import { refreshTimes, startTimes } from "./times.js";
 import { startTips } from "./tips.js";
@@ -25,6 +26,7 @@ startPanels();
 startKeys();
 startPolling();
 startAlertToasts();
+startSignOut();
 
 document.body.addEventListener("htmx:afterSwap", (event) => refreshTimes(event.detail.target));
 document.body.addEventListener("htmx:oobAfterSwap", (event) => refreshTimes(event.detail.target));

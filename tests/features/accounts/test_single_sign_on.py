@@ -1,7 +1,8 @@
 """Single sign-on against a provider that runs: the whole code flow, and what is refused."""
 
+import time
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import jwt
 import pytest
@@ -131,6 +132,26 @@ def test_a_token_that_is_not_for_us_is_refused(provider: Provider, claims: dict)
     assert answer.status_code == 400 or "sso=" in answer["Location"]
     assert "_auth_user_id" not in client.session
     assert not User.objects.exists()
+
+
+def test_a_sign_in_must_be_as_strong_and_as_late_as_is_asked_for(
+    provider: Provider, settings
+) -> None:
+    settings.OIDC_ACR, settings.OIDC_MAX_AGE_SECONDS = ["mfa", "phr"], 600
+    asked = parse_qs(urlsplit(Client().get("/login/other/")["Location"]).query)
+    assert (asked["acr_values"], asked["max_age"]) == (["mfa phr"], ["600"])
+    now = int(time.time())
+    for claims, is_good in (
+        ({}, False),
+        ({"acr": "mfa"}, False),
+        ({"acr": "password", "auth_time": now}, False),
+        ({"acr": "mfa", "auth_time": now - 3600}, False),
+        ({"acr": "phr", "auth_time": now - 60}, True),
+    ):
+        provider.claims = claims
+        client = Client()
+        sign_in(client)
+        assert ("_auth_user_id" in client.session) is is_good, claims
 
 
 def test_a_forged_token_or_somebody_elses_facts_are_refused(provider: Provider) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.features.baselines.page import BaselinesPage, build_form, build_page
-from replview.features.baselines.text import BaselineTableChoice
+from replview.features.baselines.text import RATES, BaselineTableChoice
 from replview.jobs import baselines
 from replview.store.looks import store_publication_look
 from replview.store.models import Baseline, Slot, SlotEvent, Transaction
@@ -22,6 +22,7 @@ from replview.ui.sentence import Sentence
 from replview.ui.templatetags.evidence import coverage_words
 from tests.support.history_rows import History, insert
 from tests.support.page_elements import spaced
+from tests.support.people import make_user
 
 PAGE = "/slots/shop/replview/baselines/"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -125,6 +126,21 @@ def test_an_empty_page_says_why_and_what_to_do(slot: Slot) -> None:
             keyless=True,
         ),
     ]
+
+
+def test_no_baseline_is_taken_or_ended_of_a_table_without_a_right(slot: Slot) -> None:
+    waiting = baseline(slot, state="requested", table="people")
+    client = Client()
+    user = make_user("olga", "operator", sources=[slot.source], tables=["public.customers"])
+    client.force_login(user)
+    for asked in (
+        {"action": "request", "table": "public.orders", "rate": str(RATES[1])},
+        {"action": "cancel", "baseline": str(waiting.pk)},
+    ):
+        answer = client.post(PAGE, asked)
+        assert answer.status_code == 422
+        assert "You have no right on public." in text_of(answer)
+    assert list(Baseline.objects.values_list("table", "state")) == [("people", "requested")]
 
 
 def test_a_table_is_chosen_by_the_address(signed_in: Client, slot: Slot) -> None:

@@ -12,8 +12,10 @@ from django.db import connections
 from django.test import AsyncClient
 from django.urls import reverse
 
+from replview.access.visibility import forget
 from replview.features.downloads import files as change_files
 from replview.features.downloads.views import RefusedPage
+from replview.store.models import MaskRule
 from replview.store.read.changes.batches import Batching
 from replview.store.retention.tidy import make_partitions
 from tests.support.history_rows import History, insert
@@ -119,6 +121,22 @@ def test_parquet_of_several_is_a_zip_of_files(signed_in, history) -> None:
     assert [(t["commit_seq"], t["state"], t["inserts"], t["actors"]) for t in transactions] == [
         (1, "committed", 2, ["=cmd"]), (2, "committed", 0, ["bob"]), (3, "committed", 1, [])
     ]  # fmt: skip
+
+
+def test_parquet_tells_no_size_where_a_value_is_masked(signed_in, history) -> None:
+    items = history.table("items", 2, ["id"])
+    history.commit({"op": "I", "new": {"id": "7"}, "version": items}, size_bytes=48151,
+                   relations={str(items.relation_id): [1, 0, 0, 0]})  # fmt: skip
+
+    def size() -> int | None:
+        archive = zipfile.ZipFile(io.BytesIO(body(get(signed_in, format="parquet"))))
+        return pq.read_table(archive.open("_transactions.parquet")).to_pylist()[-1]["size_bytes"]
+
+    assert size() == 48151
+    MaskRule.objects.create(table_pattern="items", column_pattern="id", when="display")
+    forget()
+    assert size() is None
+    forget()
 
 
 def test_nothing_is_left_on_disk(signed_in, history, tmp_path, monkeypatch) -> None:

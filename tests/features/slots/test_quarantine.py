@@ -125,6 +125,22 @@ def test_skipping_needs_the_xid_typed(signed_in: Client, stopped: Quarantine) ->
     assert 'name="decision"' not in rendered
 
 
+def test_who_sees_one_table_skips_no_transaction(stopped: Quarantine) -> None:
+    source = stopped.slot.source
+    client = Client()
+    client.force_login(make_user("olga", "operator", sources=[source], tables=["public.orders"]))
+    refused = client.post(address(stopped), {"decision": "skip", "xid": "481902"})
+    assert refused.status_code == 403
+    page = client.get(f"/slots/{stopped.slot}/").text
+    assert "an admin may skip it" in page
+    assert 'value="skip"' not in page
+    stopped.refresh_from_db()
+    assert stopped.decision == ""
+    client.post(address(stopped), {"decision": "retry"})
+    stopped.refresh_from_db()
+    assert stopped.decision == "retry"
+
+
 def test_trying_again(signed_in: Client, stopped: Quarantine) -> None:
     signed_in.post(address(stopped), {"decision": "retry"})
 

@@ -24,7 +24,14 @@ from replview.features.sources.views import list_sources, read_publications_page
 from replview.health.fleet import read_fleet
 from replview.jobs import intentions
 from replview.store.dsn import full_conninfo, set_dsn
-from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, Source
+from replview.store.models import (
+    AccessRecord,
+    SavedFilter,
+    Slot,
+    SlotEvent,
+    Source,
+    WatchedSlot,
+)
 from replview.store.reachable import DSNError
 from replview.store.retention.tidy import make_partitions, remove_slots
 from replview.ui.managed import Outcome
@@ -764,6 +771,16 @@ def test_who_sees_one_table_takes_no_other_along(shop, slot, source) -> None:
                               headers={"Authorization": f"Bearer {token}"})  # fmt: skip
         assert dropped.status_code == 403
     assert left_on(source) == ({"mine"}, {"mine"})
+    WatchedSlot.objects.create(pk=1, source=shop, name="other", plugin="pgoutput")
+    headers = {"Authorization": f"Bearer {token}"}
+    for refused in (
+        client.get("/slots/shop/other/adopt/"),
+        client.post("/api/v1/slots/shop/other/adopt", {"publications": ["mine"]},
+                    "application/json", headers=headers),
+        client.post("/slots/shop/mine/budget/", {"wal_budget": "1MB", "protect": "database"}),
+    ):  # fmt: skip
+        assert refused.status_code == 403
+        assert "tables along that you have no right on" in refused.text
     confirmed(client, "/slots/shop/mine/tables/", add=["public.customers"])
     with source.connect() as connection:
         published = connection.execute("SELECT tablename FROM pg_publication_tables").fetchall()

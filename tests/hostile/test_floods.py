@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from replview.store.models import Relation, RelationVersion, SlotEvent
-from tests.receiver.tampering import HEAD, Tampering, data
+from tests.hostile.tampering import HEAD, MOST_BYTES, Tampering, data, peak_bytes
 from tests.support.proxy import Proxy
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
@@ -53,7 +53,7 @@ def test_a_flood_of_relations_is_stored_or_refused_and_the_slot_goes_on(
         "shapes": [relation(oid, "t", "id", f"c{n}") for n in range(200)],
         "columns": [relation(1_000_000, "w", *(f"c{n}" for n in range(30_000)))],
     }[flood]
-    recording = record(source, start=False)
+    recording, memory = record(source, start=False), peak_bytes()
     with Proxy(source.server.port) as proxy:
         recording.dsn = proxy.dsn(source.dsn)
         recording.start()
@@ -64,6 +64,7 @@ def test_a_flood_of_relations_is_stored_or_refused_and_the_slot_goes_on(
         recording.caught_up(120)
         recording.end()
 
+    assert peak_bytes() - memory < MOST_BYTES
     transactions = recording.transactions()
     assert [t.commit_seq for t in transactions] == [1, 2]
     changes = [change for t in transactions for change in recording.changes(t)]

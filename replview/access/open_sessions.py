@@ -1,0 +1,73 @@
+"""The sessions of one account, one by one: since when each is open, and ending one of them."""
+
+import datetime as dt
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+
+from replview.access.accounts import sessions_of
+
+#: What ``session_policy`` keeps in a session: when it began, and when somebody last used it.
+SIGNED_IN_AT, ACTIVE_AT = "signed_in_at", "active_at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """A browser that is signed in."""
+
+    #: Names the session; nobody signs in with it.
+    name: str
+    #: None: a session from before this was kept.
+    began_at: dt.datetime | None
+    active_at: dt.datetime | None
+    #: The session in which this was asked.
+    is_here: bool
+
+
+def open_sessions(user: User, here: str | None) -> list[OpenSession]:
+    """Return the account's sessions, the one used last first.
+
+    ``here``: the key of the present one.
+    """
+    found = []
+    for row in sessions_of(user):
+        kept = row.get_decoded()
+        found.append(
+            OpenSession(
+                name=_name_of(row.session_key),
+                began_at=_time(kept.get(SIGNED_IN_AT)),
+                active_at=_time(kept.get(ACTIVE_AT)),
+                is_here=row.session_key == here,
+            )
+        )
+    return sorted(found, key=_used_at, reverse=True)
+
+
+def end_session(user: User, name: str) -> bool:
+    """End one of the account's sessions; False: it has none of this name."""
+    mine = [row for row in sessions_of(user) if _name_of(row.session_key) == name]
+    for row in mine:
+        row.delete()
+    return bool(mine)
+
+
+def make_room(user: User) -> None:
+    """End the sessions that were not used for longest, where one more would be too many."""
+    rows = {_name_of(row.session_key): row for row in sessions_of(user)}
+    for one in open_sessions(user, None)[max(0, settings.SESSIONS_OF_ACCOUNT - 1) :]:
+        rows[one.name].delete()
+
+
+def _name_of(session_key: str) -> str:
+    return hashlib.sha256(session_key.encode()).hexdigest()[:16]
+
+
+def _time(seconds: Any) -> dt.datetime | None:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC) if isinstance(seconds, int) else None
+
+
+def _used_at(one: OpenSession) -> float:
+    return one.active_at.timestamp() if one.active_at is not None else 0.0

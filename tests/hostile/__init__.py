@@ -1,0 +1,1 @@
+"""Servers, or what stands before them, that send what no server sends."""
