@@ -6,7 +6,7 @@ import time
 import pytest
 
 from replview.live import hub
-from replview.live.hub import Feed
+from replview.live.hub import SlotFeed
 from tests.support.feeder import Feeder, single
 from tests.support.sockets import connected
 
@@ -27,9 +27,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def noted(clock: Clock, *heads: tuple[float, int]) -> Feed:
+def noted(clock: Clock, *heads: tuple[float, int]) -> SlotFeed:
     """A feed that has read up to these positions, each so many seconds after the first."""
-    feed, began = Feed(1), clock.now
+    feed, began = SlotFeed(1), clock.now
     for after, commit_seq in heads:
         clock.now = began + after
         feed.position.commit_seq = commit_seq

@@ -27,7 +27,7 @@ from replview.access.visibility import (
 from replview.features.history.record import read_history_record
 from replview.features.lag.charts import read_table_rates
 from replview.features.masks.page import build_masks_page
-from replview.features.peeks.text import Found, seen_sizes
+from replview.features.peeks.text import PeekResult, seen_sizes
 from replview.receiver.mask_rules import MaskRules, withholds_raw
 from replview.store.django_session import rows
 from replview.store.models import (
@@ -491,7 +491,7 @@ def test_a_look_tells_no_size_where_a_value_is_masked(history: History) -> None:
     result = {"bytes": 48151, "listed": [{"xid": 7, "state": "committed", "bytes": 48151}]}
 
     def sizes() -> list[int | None]:
-        found = Found(seen_sizes(result))
+        found = PeekResult(seen_sizes(result))
         return [found.number("bytes"), *(row.size_bytes for row in found.waiting)]
 
     assert sizes() == [48151, 48151]

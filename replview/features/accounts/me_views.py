@@ -59,29 +59,29 @@ def password(request: HttpRequest) -> HttpResponse:
 
 
 def _wrong_password(request: HttpRequest, user: User) -> str:
-    """Return why the present password that was typed is not taken; empty: it is right."""
+    """Return why the current password that was entered is refused; empty: it is right."""
     until, old = locked_until(request, user.get_username()), request.POST.get("old", "")
-    # A try counts as one at the login does: a session that was taken guesses no more often.
+    # Failed attempts count like failed logins, so a stolen session cannot guess passwords faster.
     if until is None and not authenticate(request, username=user.get_username(), password=old):
         until = locked_until(request, user.get_username())
         if until is None:
-            return "This is not the present password."
+            return "The current password is wrong."
     if until is None:
         return ""
-    return f"Too many failed tries. Try again in {age_words(until - timezone.now())}."
+    return f"Too many failed attempts. Try again in {age_words(until - timezone.now())}."
 
 
 @page(POST, role=SIGNED_IN, of={"name": None})
 @never_cache
 def end_session(request: HttpRequest, name: str) -> HttpResponse:
-    """End one session, once it is certain again who asks."""
+    """End one session, after the account has proved its password again."""
     user = account_of(request)
     if user.has_usable_password():
         wrong = _wrong_password(request, user)
     else:
         began = int(request.session.get(open_sessions.SIGNED_IN_AT) or 0)
         late = time.time() - began > _LATELY_SECONDS
-        wrong = "Sign out here and in again first: that was too long ago." if late else ""
+        wrong = "Sign in again first: your last sign-in is too long ago." if late else ""
     if wrong:
         return _show(request, errors={"session": wrong})
     if open_sessions.end_session(user, name):

@@ -41,7 +41,7 @@ def test_one_session_of_several_is_ended_by_who_knows_the_password(user: User) -
     assert there.session.session_key not in page
     address = f"/accounts/me/sessions/{name}/end/"
     wrong = here.post(address, {"old": "a guess"})
-    assert (wrong.status_code, "not the present password" in wrong.text) == (422, True)
+    assert (wrong.status_code, "The current password is wrong" in wrong.text) == (422, True)
     assert is_signed_in(there)
 
     here.post(address, {"old": GOOD})
@@ -63,7 +63,7 @@ def test_who_has_no_password_must_have_signed_in_lately(user: User) -> None:
     here = browser(user, **{SIGNED_IN_AT: long_ago})
     names = [one.name for one in open_sessions(user, here.session.session_key) if not one.is_here]
     address = f"/accounts/me/sessions/{names[0]}/end/"
-    assert "Sign out here and in again first" in here.post(address).text
+    assert "Sign in again first" in here.post(address).text
     assert is_signed_in(there)
     assert browser(user).post(address).status_code == 302
     assert not is_signed_in(there)
