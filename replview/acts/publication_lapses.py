@@ -149,6 +149,18 @@ def _is_born_since(entry: _LookEntry, former: PublicationLook) -> bool:
     return bool((created - former.next_xid) % (1 << 32) < 1 << 31)
 
 
+def _is_published_alike(entry: _LookEntry, former: PublicationLook) -> bool:
+    """Return whether publications that did not change since a look publish all the operations."""
+    rows = set(former.facts.get("rows", ()))
+    alike = {
+        operation
+        for name, operations, _ in entry.get("paths", ())
+        if name.partition("/")[0] in rows
+        for operation in operations
+    }
+    return set(entry["operations"]) <= alike
+
+
 def _end(
     slot: Slot,
     former: PublicationLook | None,
@@ -172,7 +184,8 @@ def _end(
             mine = [_new(slot, entry, _Kind.UNPUBLISHED, _OPERATIONS, _WalPosition(0, 0, None))]
         for lapse in mine:
             lapse.to_incarnation, lapse.to_lsn, lapse.to_at = here.incarnation, here.lsn, here.at
-            if was is None:
+            if was is None and _is_published_alike(entry, former):
+                # Changes of the table prove that it was published by then, with all operations.
                 lapse.over_incarnation, lapse.over_lsn = before.incarnation, before.lsn
             lapse.save()
             if lapse.from_at is not None:

@@ -217,6 +217,25 @@ def test_a_table_that_is_added_later_had_rows_that_nobody_saw(
     assert (state.exists, state.why) == UNKNOWN
 
 
+def test_a_table_that_was_created_while_inserts_alone_were_published(
+    source: SourceDatabase, record: Record
+) -> None:
+    """Its recorded insert does not prove that its updates were published."""
+    source.run(PLAIN)
+    watched = Watched(source, record(source), "u")
+    watched.run("ALTER PUBLICATION {p} SET (publish = 'insert')")
+    watched.look()
+    watched.run("CREATE TABLE u (id int PRIMARY KEY, v text)", "INSERT INTO u VALUES (1, 'one')")
+    watched.run("UPDATE u SET v = 'lost'")
+    watched.run("ALTER PUBLICATION {p} SET (publish = 'insert, update, delete, truncate')")
+    watched.look()
+
+    assert (watched.as_of().exists, watched.as_of().why) == UNKNOWN
+    watched.run("UPDATE u SET v = 'X'")
+    assert watched.before_last() in (("key", None), ("unknown", None))
+    assert watched.as_of().values["v"] == "X"
+
+
 PARTS = """
     CREATE TABLE t (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
     CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10);

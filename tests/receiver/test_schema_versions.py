@@ -551,3 +551,29 @@ def test_what_became_of_a_row_while_the_identity_had_other_columns_is_unknown(
         [changed] = changes_of(reading_session(), update.pk)
         before = before_images(reading_session(), [changed]).get((update.pk, changed.seq))
         assert before is None or before.image.get("v") in (None, v)
+
+
+def test_an_identity_that_a_prepared_transaction_showed_first_and_that_was_rolled_back(
+    source, record
+) -> None:
+    """Its PREPARE is where the keys were switched back, whatever became of it."""
+    source.run("CREATE TABLE k (id int PRIMARY KEY, u int NOT NULL, v text)",
+               "CREATE UNIQUE INDEX riu ON k (u)",
+               "INSERT INTO k VALUES (3, 30, 'a'), (5, 50, 'b'), (9, 90, 'c')")  # fmt: skip
+    recording = record(source)
+    source.run("UPDATE k SET v = 'x'", "ALTER TABLE k REPLICA IDENTITY USING INDEX riu",
+               "UPDATE k SET v = 'y' WHERE id = 3")  # fmt: skip
+    with source.connect() as session:
+        row = session.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()
+    source.run("UPDATE k SET id = 7 WHERE id = 5", "ALTER TABLE k REPLICA IDENTITY DEFAULT")
+    source.run("BEGIN; UPDATE k SET v = 'p' WHERE id = 9; PREPARE TRANSACTION 'it'",
+               "ROLLBACK PREPARED 'it'", "UPDATE k SET v = 'z' WHERE id = 7")  # fmt: skip
+    recording.caught_up()
+    recording.end()
+
+    relation = Relation.objects.get(slot=recording.slot, table="k")
+    at = {"lsn": int(row[0])}
+    state = row_as_of(reading_session(), recording.slot, relation.pk, {"id": "7"}, **at)
+    assert state.exists is None
+    now = row_as_of(reading_session(), recording.slot, relation.pk, {"id": "7"})
+    assert (now.exists, now.values["v"]) == (True, "z")

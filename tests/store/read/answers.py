@@ -201,12 +201,12 @@ def _hold_before_images(played: Played) -> None:
 
 
 def _may_be_altered(played: Played, change: ChangeRow, fact: Fact) -> bool:
-    """Whether the catalog does not tell if the table was altered: it is gone by now, or who made it
-    anew began later than who changed it, as a subtransaction of that one does.
+    """Whether the catalog does not tell if the table was altered: it is gone by now, or was made
+    anew by the transaction that changed it or by a later one, and may have another file since.
     """
     xids = {transaction.pk: xid for xid, transaction in played.transactions.items()}
     timeline = played.histories.timeline
-    later = [c for c in timeline if c.xid > xids[change.transaction_id]]
+    later = [c for c in timeline if c.xid >= xids[change.transaction_id]]
     anew = any(each.op == "d" and each.table == fact.table for c in later for each in c.facts)
     return anew or fact.oid not in played.histories.there
 
@@ -1060,16 +1060,18 @@ def _hold_table_around(gapped: Gapped, table: Table, rows: TableRows) -> None:
     coverage = coverage_of(reading_session(), slot, table=("public", rows.relation.table))
     inside = list(played.histories.contents(table))[lost[1] - 1][0]
     rids = played.rids(table, rows)
+    held = {table.key_of(row): row for rid, row in inside.items() if rid in rids}
     for key in KEYS:
         for at in ({"lsn": gapped.inside}, {"moment": gapped.inside_at}):
             state = _as_of(played, rows, table.key(key), coverage, **at)
-            # A table that was dropped meanwhile has a lapse without an end; one that was created
-            # later has none, and no such row was there then.
-            told = gapped.is_lapse and state.exists is not True
-            assert state.beyond == "gap" or told, (table, key, state)
-            if not state.beyond and state.exists is False:
-                held = {table.key_of(row) for rid, row in inside.items() if rid in rids}
-                assert tuple(table.key(key).values()) not in held, (table, key, state)
+            if not gapped.is_lapse:
+                assert state.beyond == "gap", (table, key, state)
+            elif not state.beyond and state.exists is not None:
+                # Some rows or operations may have been published all the while. A table that was
+                # dropped meanwhile has a lapse without an end.
+                row = held.get(tuple(table.key(key).values()))
+                assert state.exists == (row is not None), (table, key, state)
+                _known(_base(dict(state.values)), row or {}, (table, key, state))
 
 
 def _as_of(

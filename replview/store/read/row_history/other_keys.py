@@ -16,10 +16,10 @@ from replview.store.read.rows import OPEN_END, RowPosition
 from replview.store.read.session import ReadSession
 
 # The first and the last change of each period in which a version was in force; the last one may be
-# in the transaction that brought the next version, or before it.
+# in the transaction that brought the next version, or before it. A transaction that was prepared is
+# sent at its PREPARE: the version that it brought is in force from there, whatever became of it.
 _TIMES = """
-    SELECT s.relation_id, s.id, t.incarnation_id, (t.commit_lsn - '0/0')::bigint,
-           (c.lsn - '0/0')::bigint, c.seq, t.commit_time
+    SELECT s.relation_id, s.id, t.incarnation_id, p.*
     FROM (
         SELECT v.id, v.relation_id, each,
                lead(each) OVER (PARTITION BY v.relation_id ORDER BY each->>'at') AS next
@@ -29,12 +29,18 @@ _TIMES = """
     CROSS JOIN LATERAL (VALUES (1, s.each), (-1, s.next)) AS e (way, told)
     JOIN transaction t ON t.xid = coalesce(e.told->'top', e.told->'xid')::bigint
          AND t.incarnation_id = ANY(%(incarnations)s)
-         AND (t.state = 'committed' OR t.id = ANY(%(open)s))
+         AND (t.state = 'committed' OR t.prepare_lsn IS NOT NULL OR t.id = ANY(%(open)s))
     LEFT JOIN LATERAL (
         SELECT c.lsn, c.seq FROM change c
         WHERE c.transaction_id = t.id AND c.relation_id = s.relation_id AND c.version_id = s.id
         ORDER BY c.seq * e.way LIMIT 1
     ) c ON true
+    CROSS JOIN LATERAL (
+        SELECT (t.commit_lsn - '0/0')::bigint, (c.lsn - '0/0')::bigint, c.seq, t.commit_time
+        WHERE t.state = 'committed' OR t.id = ANY(%(open)s)
+        UNION ALL
+        SELECT (t.prepare_lsn - '0/0')::bigint, 0, 0, t.prepared_at WHERE t.prepare_lsn IS NOT NULL
+    ) p
     WHERE jsonb_typeof(coalesce(e.told->'top', e.told->'xid')) = 'number'
 """
 
