@@ -197,8 +197,9 @@ def test_a_service_file(place, tmp_path, monkeypatch) -> None:
     assert trouble("service=other").code == "unknown_service"
 
 
-def test_a_password_in_a_file_is_read_at_each_connection(place, tmp_path) -> None:
+def test_a_password_in_a_file_is_read_at_each_connection(place, tmp_path, settings) -> None:
     secret = tmp_path / "secret"
+    settings.SOURCE_PASSWORDS = {f"file:{secret}": ["localhost"]}
     secret.write_text(f"{place.server.password}\n")
     source = Source(name="shop")
     set_dsn(source, place.dsn(), f"file:{secret}")

@@ -119,7 +119,7 @@ def test_a_slot_that_is_missing_is_named_and_received_once_it_is_there_again(
     wait_for(lambda: slot.row()["problem_code"] == "slot_missing", what=slot.sentences())
 
     assert slot.row()["state"] == "failed"
-    slot.says("not on the source")
+    slot.says("is gone from the source")
 
 
 def test_a_source_that_is_another_cluster_now_begins_a_new_record(

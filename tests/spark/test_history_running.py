@@ -158,6 +158,6 @@ def test_what_keeps_a_job_from_running_is_said_with_its_remedy(
     )  # fmt: skip
     begun()
     row = ended()
-    assert (row.state, row.problem_cause) == ("failed", "it has no export")
+    assert (row.state, row.problem_cause) == ("failed", "nothing is exported there")
     assert row.problem_remedy
     assert not Path(row.output).exists()

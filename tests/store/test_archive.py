@@ -241,7 +241,7 @@ def test_the_command_chooses_a_target_once_it_was_written_to(
     assert archive.chosen() == archive.Choice(str(tmp_path / "a"), 48, 21_600)
     assert "shop/replview: nothing is there yet; 20 transactions not there yet" in output
     assert "longer than 48 h ago" in output
-    assert "no archive" in run("archive", "off")
+    assert "archiving is off" in run("archive", "off")
     assert archive.chosen().target is None
 
 

@@ -58,7 +58,7 @@ def test_the_zip_has_every_file_as_it_was_written(
     # Of files that are not as they were nothing is sent.
     (tmp_path / "out" / min(names)).write_bytes(b"another")
     page = client.get(f"/exports/{written.pk}/").content.decode()
-    assert "No download: the files are not as they were written." in page
+    assert "Download not available: the files are not as they were written" in page
     assert client.get(address).status_code == 403
 
 

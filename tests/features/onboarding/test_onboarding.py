@@ -181,9 +181,10 @@ def test_the_password_is_sealed_and_never_shown_again(admin: Client, source) -> 
 
 
 def test_where_the_password_is_kept_stays_when_the_address_is_sent_again(
-    admin: Client, source, monkeypatch
+    admin: Client, source, monkeypatch, settings
 ) -> None:
     monkeypatch.setenv("SHOP_PASSWORD", source.server.password)
+    settings.SOURCE_PASSWORDS = {"env:SHOP_PASSWORD": ["127.0.0.1"]}
     draft = begin(admin, source, password="env:SHOP_PASSWORD")
 
     again = address(source, password="", name="store")

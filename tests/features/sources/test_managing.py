@@ -183,7 +183,7 @@ def test_a_slot_is_dropped_its_record_kept_and_created_anew(operator, slot, sour
     assert left_on(source) == (set(), set())
     slot.refresh_from_db()
     assert (slot.desired, slot.problem_code) == ("stopped", "given_up")
-    assert "its record is kept" in text_of(operator.get("/sources/shop/"))
+    assert "its history is kept" in text_of(operator.get("/sources/shop/"))
     again = receiving.plan_start(slot)
     assert sql_of(again)[0].startswith('CREATE PUBLICATION "mine" FOR TABLE "public"."orders"')
     assert "history shows the gap" in again.consequences[0]
@@ -588,13 +588,13 @@ def test_a_source_is_renamed_and_saved_filters_follow(admin, shop) -> None:
 
     done = admin.post("/sources/shop/rename/", {"name": "store 2"}, follow=True)
 
-    assert outcome_of(done).title == "shop is called store 2 now."
+    assert outcome_of(done).title == "shop is now named store 2."
     assert SavedFilter.objects.get().query == "slot=store%202/mine&actor=a"
     assert admin.get("/sources/store%202/").status_code == 200
     refused = admin.post("/sources/store%202/rename/", {"name": "a/b"})
     assert refused.status_code == 422
     assert (page_of(refused).typed_name, page_of(refused).source.name) == ("a/b", "store 2")
-    assert "Give store 2 another name." in text_of(admin.get("/sources/store%202/rename/"))
+    assert "Rename store 2." in text_of(admin.get("/sources/store%202/rename/"))
 
 
 def test_a_source_goes_with_its_slots(admin, slot, shop, source) -> None:

@@ -23,8 +23,8 @@ from pathlib import Path
 import django
 django.setup()
 from replview.demo.trouble.maker import KINDS
-from replview.demo.trouble.place import Place
-place = Place(dsn=sys.argv[1], data=Path(sys.argv[2]))
+from replview.demo.trouble.place import TroubleSite
+place = TroubleSite(dsn=sys.argv[1], data=Path(sys.argv[2]))
 made = [kind(place).make() for kind in KINDS if kind.name in sys.argv[3:]]
 for steps in made:
     while not next(steps):
