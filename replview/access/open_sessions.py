@@ -1,4 +1,4 @@
-"""The sessions of one account, one by one: since when each is open, and ending one of them."""
+"""This module lists the sessions of one account, and ends single ones."""
 
 import datetime as dt
 import hashlib
@@ -10,28 +10,25 @@ from django.contrib.auth.models import User
 
 from replview.access.accounts import sessions_of
 
-#: What ``session_policy`` keeps in a session: when it began, and when somebody last used it.
+#: Keys of a session's data: the times at which it began and was last used.
 SIGNED_IN_AT, ACTIVE_AT = "signed_in_at", "active_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession:
-    """A browser that is signed in."""
+    """A session of a browser that is signed in."""
 
-    #: Names the session; nobody signs in with it.
+    #: Identifier for pages; it is not the key, with which one could sign in.
     name: str
-    #: None: a session from before this was kept.
+    #: None: unknown, for a session from an older version.
     began_at: dt.datetime | None
     active_at: dt.datetime | None
-    #: The session in which this was asked.
+    #: True for the session of the current request.
     is_here: bool
 
 
 def open_sessions(user: User, here: str | None) -> list[OpenSession]:
-    """Return the account's sessions, the one used last first.
-
-    ``here``: the key of the present one.
-    """
+    """Return the account's sessions, last used first; ``here`` is the current session's key."""
     found = []
     for row in sessions_of(user):
         kept = row.get_decoded()
@@ -47,7 +44,7 @@ def open_sessions(user: User, here: str | None) -> list[OpenSession]:
 
 
 def end_session(user: User, name: str) -> bool:
-    """End one of the account's sessions; False: it has none of this name."""
+    """End one of the account's sessions; return False if it has none of this name."""
     mine = [row for row in sessions_of(user) if _name_of(row.session_key) == name]
     for row in mine:
         row.delete()
@@ -55,7 +52,7 @@ def end_session(user: User, name: str) -> bool:
 
 
 def make_room(user: User) -> None:
-    """End the sessions that were not used for longest, where one more would be too many."""
+    """End the sessions unused for longest, so that one more stays within the limit."""
     rows = {_name_of(row.session_key): row for row in sessions_of(user)}
     for one in open_sessions(user, None)[max(0, settings.SESSIONS_OF_ACCOUNT - 1) :]:
         rows[one.name].delete()

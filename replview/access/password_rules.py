@@ -8,9 +8,9 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
-#: What must be left of a password without those words.
+#: Least number of characters that a password has besides those words.
 _LEFT_CHARACTERS = 8
-#: Shorter words are in too many others.
+#: Words shorter than this are ignored, because many passwords contain them by chance.
 _WORD_CHARACTERS = 4
 #: Characters of a SHA-1 in hexadecimal digits.
 _DIGEST_CHARACTERS = 40
@@ -24,7 +24,7 @@ class OwnWords:
     """
 
     def validate(self, password: str, user: Any = None) -> None:
-        """Raise ``ValidationError`` where too little is left without them."""
+        """Raise ``ValidationError`` if too few characters are left without these words."""
         left = password.casefold()
         for word in sorted(own_words(), key=len, reverse=True):
             left = left.replace(word, "")
@@ -51,7 +51,7 @@ class Breached:
     """
 
     def validate(self, password: str, user: Any = None) -> None:
-        """Raise ``ValidationError`` where the file has it, or cannot be read."""
+        """Raise ``ValidationError`` if the file contains the password or cannot be read."""
         if not settings.BREACHED_PASSWORDS:
             return
         try:

@@ -112,7 +112,7 @@ OLD_NEWER = Query(
 
 @dataclass(frozen=True, slots=True)
 class CatalogMark:
-    """What a reading remembers of the catalog, to find out whether a later one differs."""
+    """The mark of one reading of the catalog, by which a later reading finds out if it differs."""
 
     fingerprint: str
     #: The numbers of rows.

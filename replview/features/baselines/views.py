@@ -62,7 +62,7 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
 
 
 def _end_or_retry(slot: Slot, form: BaselineForm, action: str, number: int | None) -> bool:
-    """Cancel a baseline, or ask for it again; False with ``form.error`` said."""
+    """Cancel a baseline, or request it again; return False after setting ``form.error``."""
     for found in Baseline.objects.filter(slot=slot, pk=number or 0).select_related("slot__source"):
         form.error = _withheld(slot, [(found.schema, found.table)])
         if form.error:
@@ -73,7 +73,7 @@ def _end_or_retry(slot: Slot, form: BaselineForm, action: str, number: int | Non
 
 
 def _withheld(slot: Slot, names: Iterable[tuple[str, str]]) -> str:
-    """Return why whoever asks may do nothing with these tables; empty: they may."""
+    """Return why the account may not use these tables; empty: it may."""
     visibility = current_visibility()
     hidden = [".".join(one) for one in names if visibility.hides_table(slot.source_id, *one)]
     return f"You have no right on {some_of(hidden)}" if hidden else ""

@@ -154,7 +154,7 @@ class Act:
 
     @property
     def _only_masked(self) -> RootState | None:
-        """Why no row of the tables can be found, whatever its key: none was ever stored."""
+        """Return the problem if no key was ever stored, so that no row can be found."""
         tables = self.tables.items()
         if len(self.roots) != 1 or any(t.has_keys(self._key_names(name)) for name, t in tables):
             return None
