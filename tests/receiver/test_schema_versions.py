@@ -577,3 +577,35 @@ def test_an_identity_that_a_prepared_transaction_showed_first_and_that_was_rolle
     assert state.exists is None
     now = row_as_of(reading_session(), recording.slot, relation.pk, {"id": "7"})
     assert (now.exists, now.values["v"]) == (True, "z")
+
+
+@pytest.mark.pg(16)
+@pytest.mark.parametrize("second", ["COMMIT", "ROLLBACK"])
+def test_an_identity_that_only_a_rolled_back_transaction_showed_first(
+    source, record, second: str
+) -> None:
+    """The next transaction that sent the shape is where the keys were switched."""
+    source.run("CREATE TABLE k (id int PRIMARY KEY, u int NOT NULL, v text)",
+               "CREATE UNIQUE INDEX riu ON k (u)",
+               "INSERT INTO k VALUES (3, 30, 'a'), (5, 50, 'b'), (9, 90, 'c')",
+               f"ALTER DATABASE {source.name} SET {IMMEDIATE}")  # fmt: skip
+    recording = record(source)
+    source.run("UPDATE k SET v = 'x'", "ALTER TABLE k REPLICA IDENTITY USING INDEX riu")
+    with source.connect() as one, source.connect() as two, source.connect() as three:
+        for number, session in ((9, one), (3, two), (5, three)):
+            session.execute(f"BEGIN; UPDATE k SET id = id + 1, v = 'y' WHERE id = {number}")
+            # What is in progress is sent once it is flushed, which a commit does at once.
+            source.run("COMMENT ON SCHEMA public IS 'flushed'")
+        wait_for(lambda: len(recording.transactions(state="streaming")) == 3, 20)
+        for session, end in ((one, "ROLLBACK"), (two, second), (three, "COMMIT")):
+            session.execute(end)
+    recording.caught_up()
+    recording.end()
+
+    relation = Relation.objects.get(slot=recording.slot, table="k")
+    brought = [
+        v["intervals"][-1]["xid"] for v in relation.versions.order_by("pk").values("intervals")
+    ]
+    last = {t.xid: t.state for t in recording.transactions()}
+    assert last[brought[-1]] == "committed"
+    assert row_as_of(reading_session(), recording.slot, relation.pk, {"id": "5"}).exists is None

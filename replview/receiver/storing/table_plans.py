@@ -22,6 +22,7 @@ from replview.store.write.shapes import (
     Made,
     Shape,
     StoredShape,
+    hand_shape_over,
     leave_in_force,
     note_made,
     now_text,
@@ -133,8 +134,8 @@ class _Unsettled:
     #: True when the transaction held the table, so that the catalog did not show its alterations.
     held: bool = False
     transaction_id: int | None = None
-    #: Everything that has sent this shape: (transaction, subtransaction).
-    senders: set[tuple[int, int | None]] = field(default_factory=set)
+    #: Everything that has sent this shape, in order: (transaction, subtransaction).
+    senders: dict[tuple[int, int | None], None] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -258,7 +259,7 @@ class TablePlans:
         waiting = self.unsettled.get(transaction.xid, [])
         for other in (one, *(each for some in self.unsettled.values() for each in some)):
             if other.stored.version_id == one.stored.version_id:
-                other.senders.add((transaction.xid, one.xid))
+                other.senders[transaction.xid, one.xid] = None
         one.held = held
         if not (held or one.in_force):
             # The shape is registered only because the transaction may still alter the table: once
@@ -328,13 +329,30 @@ class TablePlans:
                 self._current.pop(_table(one.plan.relation), None)
         gone = self._rolled_back(connection, waiting, top, state)
         for one in reversed(waiting):
-            if {sender[1] for sender in one.senders} <= gone:
+            left = [sender for sender in one.senders if sender[1] not in gone]
+            if not left:
                 take_shape_back(connection, one.stored)
+            elif one.in_force and one.xid in gone:
+                self._hand_over(connection, one, left)
         for one in waiting:
             if one.xid not in gone:
                 self._ask_again(connection, one, waiting, top, state)
         if state == "prepared" and waiting and top is not None:
             self.unsettled[top] = waiting
+
+    def _hand_over(
+        self, connection: psycopg.Connection[Any], one: "_Unsettled",
+        left: Sequence[tuple[int, int | None]],
+    ) -> None:  # fmt: skip
+        """Let a version begin with the next sender of its shape: its first was rolled back."""
+        top, xid = left[0]
+        hand_shape_over(connection, one.stored, top=top, xid=xid)
+        for other in self.unsettled.get(top, []):
+            if other.stored.version_id == one.stored.version_id:
+                # That sender may be rolled back, too.
+                other.stored = replace(other.stored, former=one.stored.former, at=one.stored.at)
+                other.xid, other.in_force, other.senders = xid, True, dict.fromkeys(left)
+                break
 
     def _rolled_back(
         self, connection: psycopg.Connection[Any], waiting: Sequence["_Unsettled"],

@@ -114,6 +114,13 @@ _NEVER = """
         FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place))
     WHERE id = %s AND intervals <> '[]'
 """
+_HANDED_OVER = """
+    UPDATE relation_version SET intervals = (
+        SELECT jsonb_agg(CASE WHEN each->'at' = to_jsonb(%s::text)
+                              THEN each - 'top' || %s ELSE each END ORDER BY place)
+        FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place))
+    WHERE id = %s AND intervals <> '[]'
+"""
 _WITHDRAWN = """
     UPDATE relation_version SET intervals = (
         SELECT coalesce(jsonb_agg(each ORDER BY place), '[]')
@@ -181,6 +188,14 @@ def take_shape_back(connection: psycopg.Connection[Any], stored: StoredShape) ->
     connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
     if stored.former != stored.version_id:
         connection.execute(_NEVER, [stored.at, stored.version_id])
+
+
+def hand_shape_over(
+    connection: psycopg.Connection[Any], stored: StoredShape, *, top: int, xid: int | None
+) -> None:
+    """Say that another transaction put a version in force: the one that sent it was rolled back."""
+    sender = {"xid": xid} if xid in (None, top) else {"xid": xid, "top": top}
+    connection.execute(_HANDED_OVER, [stored.at, Jsonb(sender), stored.version_id])
 
 
 def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.catalog.stream_shape import is_later
 from replview.store.models import Relation, RelationVersion
@@ -583,3 +584,25 @@ def test_a_deleted_row_is_not_made_up(source: SourceDatabase, record: Record) ->
 def undone(recording: Recording) -> ChangeStatement:
     """The undo of the last change."""
     return undo_sql(*last_change(recording))
+
+
+def test_a_row_is_gone_with_the_table_that_its_transaction_changed_last(
+    source: SourceDatabase, record: Record
+) -> None:
+    """The table had a change in the transaction that dropped it and made another of its name."""
+    recording = play(
+        source, record,
+        "BEGIN; INSERT INTO t VALUES (2, 'y', 6, true); DROP TABLE t; "
+        "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (3, 7); COMMIT",
+        "INSERT INTO t VALUES (1, 8)",
+    )  # fmt: skip
+    first, dropped, _ = recording.transactions()
+    [_, newest] = Relation.objects.filter(slot=recording.slot).order_by("pk")
+
+    def row_at(**at: Any) -> RowState:
+        return row_as_of(reading_session(), recording.slot, newest.pk, {"id": "1"}, **at)
+
+    assert row_at(lsn=int(LSN(first.commit_lsn))).values["a"] == "x"
+    assert not row_at(lsn=int(LSN(dropped.commit_lsn))).exists
+    assert not row_at(moment=dropped.commit_time).exists
+    assert row_at().values == {"id": "1", "n": "8"}

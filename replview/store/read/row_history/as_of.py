@@ -21,7 +21,7 @@ from replview.store.read.row_history.spans import KeyPeriod
 from replview.store.read.rows import OPEN_END, QueriedSlot, RowPosition, RowStep
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.neighbours import versions_around
+from replview.store.read.transactions.neighbours import is_touched_at, versions_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +297,13 @@ class _StateComputation:
             return version.relation_id != event.relation_id
         if at is None or moment.incarnation is None:
             return True
-        at = LSN(at - 1) if isinstance(at, LSN) else at - dt.timedelta(microseconds=1)
-        incarnation, table = moment.incarnation.id, event.relation_id
-        return versions_around(finder.session, finder.slot, incarnation, table, at)[1] is None
+        where = finder.session, finder.slot, moment.incarnation.id
+        table = event.relation_id
+        if versions_around(*where, table, at)[1] is not None:
+            return False
+        # The transaction at the moment may have changed this table, dropped it, and made another.
+        others = [relation_id for relation_id in finder.relation_ids if relation_id != table]
+        return not is_touched_at(*where, [table], at) or is_touched_at(*where, others, at)
 
     def _state(
         self, key: tuple[Any, ...] | None, known: KnownRow, following: RowStep | None

@@ -5,6 +5,7 @@ are read themselves, up to a bound.
 """
 
 import datetime as dt
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import orjson
@@ -18,6 +19,10 @@ from replview.store.read.session import ReadSession
 _MOST_READ = 20_000
 _BLOCK = 1_000
 
+_TOUCHED = """
+    SELECT FROM transaction
+    WHERE incarnation_id = %s AND commit_seq > %s AND commit_seq <= %s AND relations ?| %s LIMIT 1
+"""
 _MARKS = f"""
     SELECT r.seq,
            (SELECT max(block) FROM relation_activity WHERE relation_id = %(relation)s
@@ -100,12 +105,7 @@ def versions_around(
     These are the shapes in the last transaction that touched the table by then, and in the first
     one after it; None: there is none, or it was not found.
     """
-    if isinstance(at, LSN):
-        later = places.first_seqs_from_lsn(session, str(slot), LSN(at + 1)).get(incarnation_id)
-        ends = {each.id: each.commit_seq for each in places.incarnations_of(session, slot.pk)}
-        seq = ends.get(incarnation_id, 0) if later is None else later - 1
-    else:
-        seq = places.last_seqs_at_time(session, str(slot), at).get(incarnation_id, 0)
+    seq = _last_seq(session, slot, incarnation_id, at)
     before = neighbours_of(session, incarnation_id, seq + 1, relation_id).previous
     after = neighbours_of(session, incarnation_id, seq, relation_id).next
     sql = "SELECT version_id FROM change WHERE transaction_id = %s AND relation_id = %s ORDER BY "
@@ -114,6 +114,32 @@ def versions_around(
         rows = session.rows(sql + order, [side.id, relation_id]) if side else []
         found.append(rows[0][0] if rows else None)
     return found[0], found[1]
+
+
+def is_touched_at(
+    session: ReadSession,
+    slot: QueriedSlot,
+    incarnation_id: int,
+    relation_ids: Collection[int],
+    at: dt.datetime | LSN,
+) -> bool:
+    """Return whether a transaction that committed just at a moment or an LSN touched a table."""
+    end = _last_seq(session, slot, incarnation_id, at)
+    at = LSN(at - 1) if isinstance(at, LSN) else at - dt.timedelta(microseconds=1)
+    start = _last_seq(session, slot, incarnation_id, at)
+    tables = [str(relation_id) for relation_id in relation_ids]
+    return bool(session.rows(_TOUCHED, [incarnation_id, start, end, tables]))
+
+
+def _last_seq(
+    session: ReadSession, slot: QueriedSlot, incarnation_id: int, at: dt.datetime | LSN
+) -> int:
+    """Return the commit_seq of the last transaction by a moment or an LSN; 0: there is none."""
+    if not isinstance(at, LSN):
+        return places.last_seqs_at_time(session, str(slot), at).get(incarnation_id, 0)
+    later = places.first_seqs_from_lsn(session, str(slot), LSN(at + 1)).get(incarnation_id)
+    ends = {each.id: each.commit_seq for each in places.incarnations_of(session, slot.pk)}
+    return ends.get(incarnation_id, 0) if later is None else later - 1
 
 
 def _places(block: int) -> tuple[int, int]:
