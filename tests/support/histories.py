@@ -114,6 +114,9 @@ class Histories:
     name: Named
     #: Tables with two unique indexes have their replica identity moved from one to the other.
     switches: bool = False
+    #: Each table is the only partition of another one: published under its own name (``leaves``),
+    #: or under the other's (``root``). The definition of the columns does not change then.
+    partitions: str = ""
     #: Those that are not left out.
     tables: list[Table] = field(default_factory=list)
     timeline: list[Commit] = field(default_factory=list)
@@ -131,6 +134,9 @@ class Histories:
         self._begun = 0
         self._turns = self._schedule()
         self._committed: list[int] = []
+        #: By table: the oid of the partitioned table that has its name.
+        self._roots: dict[str, int] = {}
+        self._detached = False
         self._prepared: list[_Prepared] = []
         #: Of the turn that is being taken.
         self._turn_random = self.random
@@ -148,10 +154,26 @@ class Histories:
             self._all_tables.append(table)
             if number in self.name.tables:
                 self.source.run(*table.made_by())
+                if self.partitions:
+                    self.source.run(*table.made_partition())
+                    table.called = table.partition
                 self.tables.append(table)
         with self.source.connect() as session:
             for table in self.tables:
                 table.oid = _oid(session, table)
+                self._roots[table.name] = _oid(session, replace(table, called=table.name))
+
+    def detach(self) -> Iterator[str]:
+        """The statements by which all tables cease to be partitions."""
+        self._detached = True
+        for table in self.tables:
+            yield f"ALTER TABLE {table.name} DETACH PARTITION {table.called}"
+
+    def attach(self) -> Iterator[str]:
+        """The statements by which they are partitions again."""
+        self._detached = False
+        for table in self.tables:
+            yield f"ALTER TABLE {table.name} ATTACH PARTITION {table.called} DEFAULT"
 
     def play(
         self, transactions: int, meanwhile: Callable[[list[Open]], object] | None = None
@@ -355,7 +377,7 @@ class Histories:
         """A transaction of its own that changes a table's definition."""
         session.connection.execute("BEGIN")
         table = self._table(session.connection)
-        if table is not None and self._turn_random.random() < 0.15:
+        if table is not None and not self.partitions and self._turn_random.random() < 0.15:
             self._make_anew(session.connection, table)
         else:
             self._alter(session, table)
@@ -373,6 +395,10 @@ class Histories:
         connection = session.connection
         found = [name for (name,) in connection.execute(_EXTRA, [table.called])]
         dice = self._turn_random.random() if found else self._turn_random.uniform(0.55, 1)
+        if self.partitions == "root":
+            return
+        if self.partitions:
+            dice = 0.6 if table.identity in ("USING INDEX", "NOTHING") or table.keyless else 0.7
         last = found[-1] if found else ""
         session.made += 1
         name = f"extra_{session.made}"
@@ -439,7 +465,7 @@ class Histories:
             return
         if table is None:
             return
-        if self._turn_random.random() < 0.004:
+        if self._turn_random.random() < 0.004 and not self.partitions:
             self._make_anew(connection, table)
             return
         if self.switches and table.identity == "USING INDEX" and self._turn_random.random() < 0.2:
@@ -516,7 +542,12 @@ class Histories:
         ]  # fmt: skip
 
     def _truncation(self, table: Table) -> str:
-        """Of one table, or of two at once; those of other sessions' names may not be there."""
+        """Of one table, or of two at once; those of other sessions' names may not be there.
+
+        A TRUNCATE of a partition alone is not sent where its root's name is published.
+        """
+        if self.partitions == "root" and not self._detached:
+            return f"TRUNCATE {table.name}"
         others = [t for t in self.tables if t is not table and t.called == t.name]
         more = self._turn_random.choice(others) if others else None
         if more is None or self._turn_random.random() < 0.7:
@@ -549,8 +580,13 @@ class Histories:
             for table in self.tables:
                 table.called = _present_name(session, table)
             self.there = {_oid(session, table) for table in self.tables}
+            self.there |= {*self._roots.values()} if self.partitions == "root" else set()
         for xid, *fact in noted:
-            facts[xid].append(Fact(*fact))
+            noted_fact = Fact(*fact)
+            if self.partitions == "root" and not noted_fact.defines:
+                table = noted_fact.table
+                noted_fact = replace(noted_fact, called=table, oid=self._roots[table])
+            facts[xid].append(noted_fact)
         assert facts.keys() <= set(self._committed)
         self.claims = {xid: claims.get(xid, []) for xid in self._committed}
         self.timeline = [

@@ -167,6 +167,26 @@ class Table:
             f"EXECUTE FUNCTION truth.note_truncate('{self.name}')"
         )
 
+    @property
+    def partition(self) -> str:
+        """The first name of the partition that has its rows."""
+        return f"{self.name}_part"
+
+    def made_partition(self) -> Iterator[str]:
+        """The statements that make it the only partition of a table that gets its name."""
+        key = ", ".join(self.key_columns)
+        index = ""
+        yield f"ALTER TABLE {self.name} RENAME TO {self.partition}"
+        yield f"CREATE TABLE {self.name} (LIKE {self.partition}) PARTITION BY LIST (id)"
+        if self.identity == "USING INDEX":
+            index = f" {self.name}_whole"
+            yield f"CREATE UNIQUE INDEX{index} ON {self.name} ({key})"
+        elif not self.keyless:
+            late = " DEFERRABLE INITIALLY DEFERRED" if self.deferrable else ""
+            yield f"ALTER TABLE {self.name} ADD PRIMARY KEY ({key}){late}"
+        yield f"ALTER TABLE {self.name} REPLICA IDENTITY {self.identity}{index}"
+        yield f"ALTER TABLE {self.name} ATTACH PARTITION {self.partition} DEFAULT"
+
     def begun(self) -> Content:
         """The rows that were there before the record began."""
         row: Row = {"part": "", "a": "before", "big": ""}

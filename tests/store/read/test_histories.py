@@ -7,8 +7,9 @@
 import datetime as dt
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from traceback import extract_tb
 from typing import Any
@@ -57,11 +58,18 @@ def stage(source_cluster: EmbeddedPostgres, record: Callable[..., Recording]) ->
     """Histories that are about to begin, and their recording, which has begun."""
 
     @contextmanager
-    def begun(name: Named, *, switches: bool = False) -> Iterator[tuple[Histories, Recording]]:
+    def begun(
+        name: Named, *, switches: bool = False, partitions: str = ""
+    ) -> Iterator[tuple[Histories, Recording]]:
         with contextmanager(fresh_database)(source_cluster) as source:
-            histories = Histories(source, name, switches=switches)
+            histories = Histories(source, name, switches=switches, partitions=partitions)
             histories.create()
-            recording = record(source, publish="TABLES IN SCHEMA public")
+            publish = "TABLES IN SCHEMA public"
+            if partitions:
+                names = ", ".join(table.name for table in histories.tables)
+                by_root = partitions == "root"
+                publish = f"TABLE {names} WITH (publish_via_partition_root = {by_root})"
+            recording = record(source, publish=publish)
             try:
                 yield histories, recording
             finally:
@@ -189,10 +197,6 @@ def _play_with_switches(name: Named, stage: Stage) -> None:
         answers.hold_what_is_told(answers.played(histories, recording))
 
 
-_EVERYTHING = "ALTER PUBLICATION {name} SET TABLES IN SCHEMA public"
-_ALL_OPERATIONS = "ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
-
-
 def _filtered(table: Table) -> str:
     """A table in a publication, but for the rows of one key."""
     return f"{table.called} WHERE (id <> {literal(table.key(1)['id'])})"
@@ -209,15 +213,47 @@ def _each(histories: Histories, entry: Callable[[Table], str]) -> str:
     return f"ALTER PUBLICATION {{name}} SET TABLE {entries}"
 
 
-#: How tables cease to be published, or rows, columns or operations of them; and what ends it.
-_LAPSES: Sequence[tuple[Callable[[Histories], str], str]] = (
-    (lambda _: "ALTER PUBLICATION {name} DROP TABLES IN SCHEMA public", _EVERYTHING),
-    (lambda _: "ALTER PUBLICATION {name} SET (publish = 'insert')", _ALL_OPERATIONS),
-    (lambda _: "ALTER PUBLICATION {name} SET (publish = 'update')", _ALL_OPERATIONS),
-    (lambda _: "ALTER PUBLICATION {name} SET (publish = 'insert, update')", _ALL_OPERATIONS),
-    (lambda histories: _each(histories, _filtered), _EVERYTHING),
-    (lambda histories: _each(histories, _narrowed), _EVERYTHING),
-    (lambda _: "DROP PUBLICATION {name}", "CREATE PUBLICATION {name} FOR TABLES IN SCHEMA public"),
+def _detached(histories: Histories) -> str:
+    return "; ".join(histories.detach())
+
+
+def _attached(histories: Histories) -> str:
+    return "; ".join(histories.attach())
+
+
+def _always(statement: str) -> Callable[[Histories], str]:
+    return lambda _: statement
+
+
+_EVERYTHING = _always("ALTER PUBLICATION {name} SET TABLES IN SCHEMA public")
+_ALL_OPERATIONS = _always(
+    "ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
+)
+
+
+@dataclass(frozen=True)
+class _Lapse:
+    """How tables, rows, columns or operations cease to be published, and what ends it."""
+
+    begins: Callable[[Histories], str]
+    ends: Callable[[Histories], str] = _EVERYTHING
+    #: See ``Histories.partitions``.
+    partitions: str = ""
+
+
+_LAPSES = (
+    _Lapse(_always("ALTER PUBLICATION {name} DROP TABLES IN SCHEMA public")),
+    _Lapse(_always("ALTER PUBLICATION {name} SET (publish = 'insert')"), _ALL_OPERATIONS),
+    _Lapse(_always("ALTER PUBLICATION {name} SET (publish = 'update')"), _ALL_OPERATIONS),
+    _Lapse(_always("ALTER PUBLICATION {name} SET (publish = 'insert, update')"), _ALL_OPERATIONS),
+    _Lapse(lambda histories: _each(histories, _filtered)),
+    _Lapse(lambda histories: _each(histories, _narrowed)),
+    _Lapse(
+        _always("DROP PUBLICATION {name}"),
+        _always("CREATE PUBLICATION {name} FOR TABLES IN SCHEMA public"),
+    ),
+    _Lapse(_detached, _attached, "leaves"),
+    _Lapse(_detached, _attached, "root"),
 )
 
 
@@ -231,7 +267,8 @@ def test_what_was_not_published_for_a_time_is_unknown_and_nothing_false_is_told(
 def _play_with_lapse(name: Named, stage: Stage) -> None:
     """The tables are not published for a while, or not all of it; it is seen then, or later."""
     dice = random.Random(f"{name.seed}/lapse")
-    with stage(name) as (histories, recording):
+    lapse = dice.choice(_LAPSES)
+    with stage(name, partitions=lapse.partitions) as (histories, recording):
         set_dsn(recording.slot.source, histories.source.dsn)
         recording.slot.source.save()
         look_at_publications(recording.slot.source)
@@ -239,15 +276,14 @@ def _play_with_lapse(name: Named, stage: Stage) -> None:
         recording.caught_up()
         look_at_publications(recording.slot.source)
         first = len(histories.commits)
-        ends, begins_again = dice.choice(_LAPSES)
         publication = recording.slot.name
-        histories.source.run(ends(histories).format(name=publication))
+        histories.source.run(lapse.begins(histories).format(name=publication))
         if dice.random() < 0.5:
             look_at_publications(recording.slot.source)
         histories.play(60)
         again = len(histories.commits)
         inside, at = _here(histories.source)
-        histories.source.run(begins_again.format(name=publication))
+        histories.source.run(lapse.ends(histories).format(name=publication))
         histories.play(30)
         look_at_publications(recording.slot.source)
         histories.play(120)
