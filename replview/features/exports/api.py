@@ -27,10 +27,12 @@ from replview.ui.api.filters import FilterWords
 from replview.ui.api.slots import slot_named
 
 router = Router(tags=["exports"])
-_MOST = 200
-_BEFORE = "rows before an update: `sent`, or `derived` too; `full`: also what else was not sent"
+_MAX_EXPORTS = 200
+_BEFORE_DESCRIPTION = (
+    "rows before an update: `sent`, or `derived` too; `full`: also what else was not sent"
+)
 
-_SCALE = (
+_SCALE_DESCRIPTION = (
     "`numeric` without a precision as `decimal(38, …)` with so many digits behind the point; what "
     "does not fit is null, its text in `_pg_raw`. Without it: text"
 )
@@ -41,8 +43,8 @@ class SliceWords(FilterWords):
 
     states: str = Field("", description="some of `committed`, `snapshot`, `message`, with commas")
     transaction: str = Field("", description="one transaction, by its id")
-    before: BeforeOrigin = Field("sent", description=_BEFORE)
-    numeric_scale: int | None = Field(None, ge=0, le=38, description=_SCALE)
+    before: BeforeOrigin = Field("sent", description=_BEFORE_DESCRIPTION)
+    numeric_scale: int | None = Field(None, ge=0, le=38, description=_SCALE_DESCRIPTION)
     name: str = Field("", max_length=100, description="to continue it later")
     since_last: bool = Field(False, description="what was committed since the last of this name")
 
@@ -51,11 +53,13 @@ class SliceWords(FilterWords):
         if self.since_last and not self.name:
             raise BadRequest("since_last continues a name", "give name")
         # These parameters belong to the request and not to its filter.
-        given = self.dict(exclude={"before", "numeric_scale", "name", "to", "allow_gaps"})
-        given = {word: text for word, text in given.items() if text and isinstance(text, str)}
+        params = self.dict(exclude={"before", "numeric_scale", "name", "to", "allow_gaps"})
+        params = {
+            param: value for param, value in params.items() if value and isinstance(value, str)
+        }
         slot = slot_named(self.slot)
         return read_export_request(
-            slot, given, name=self.name, since_last=self.since_last, before=self.before,
+            slot, params, name=self.name, since_last=self.since_last, before=self.before,
             numeric_scale=self.numeric_scale,
         )  # fmt: skip
 
@@ -161,7 +165,7 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
 @page(role=OPERATOR, exports=True)
 @router.get("/exports", response=list[ExportOut], summary="What was exported, and by whom")
 def all_exports(
-    request: HttpRequest, slot: str = "", limit: QueryEx[int, P(ge=1, le=_MOST)] = 50
+    request: HttpRequest, slot: str = "", limit: QueryEx[int, P(ge=1, le=_MAX_EXPORTS)] = 50
 ) -> list[dict[str, Any]]:
     """List the exports, newest first, without their files."""
     rows = visible_exports().defer("result")
@@ -174,7 +178,7 @@ def all_exports(
 @router.get("/exports/{int:export_id}", response=ExportOut, summary="One export")
 def one(request: HttpRequest, export_id: int) -> dict[str, object]:
     """Return the export's progress and, once it is done, its files."""
-    return export_json(_found(export_id))
+    return export_json(_export_or_404(export_id))
 
 
 @page(role=OPERATOR, of={"export_id": Export}, exports=True)
@@ -183,13 +187,13 @@ def one(request: HttpRequest, export_id: int) -> dict[str, object]:
 )
 def cancel(request: HttpRequest, export_id: int) -> dict[str, object]:
     """Cancel the export; its record stays, and the files it had written are deleted."""
-    row = _found(export_id)
+    row = _export_or_404(export_id)
     if row.requested_by != request.user.get_username() and not may(request.user, Role.ADMIN):
         raise Refusal("an export is cancelled by whoever asked for it, or by an admin")
     if not exports.rows.cancel(row.pk):
-        raise BadRequest(f"export {row.pk} is {_found(export_id).state} already")
+        raise BadRequest(f"export {row.pk} is {_export_or_404(export_id).state} already")
     note(Action.EXPORTED, subject=f"export {row.pk}", details={"act": "cancelled"})
-    return export_json(_found(export_id))
+    return export_json(_export_or_404(export_id))
 
 
 def export_json(row: Export, *, whole: bool = True) -> dict[str, object]:
@@ -198,11 +202,11 @@ def export_json(row: Export, *, whole: bool = True) -> dict[str, object]:
     if result and "slice" in result:
         result = {**result, "slice": shown_slice(row, result["slice"])}
     # (The schema decides the order of the fields.)
-    plain = ("name", "state", "target", "requested_by", "requested_how", "rows", "total_rows",
-             "files", "seconds_left")  # fmt: skip
+    fields = ("name", "state", "target", "requested_by", "requested_how", "rows", "total_rows",
+              "files", "seconds_left")  # fmt: skip
     times = ("requested_at", "started_at", "finished_at")
     return {
-        **{name: getattr(row, name) for name in plain},
+        **{name: getattr(row, name) for name in fields},
         **{name: utc_text(getattr(row, name)) for name in times},
         "id": row.pk,
         "slot": row.slot_name,
@@ -215,7 +219,7 @@ def export_json(row: Export, *, whole: bool = True) -> dict[str, object]:
     }
 
 
-def _found(export_id: int) -> Export:
+def _export_or_404(export_id: int) -> Export:
     row = visible_exports().filter(pk=export_id).first()
     if row is None:
         raise Http404(f"there is no export {export_id}")

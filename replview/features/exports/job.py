@@ -26,19 +26,20 @@ from replview.targets.policy import Refused, check_again, read_policy
 
 _MODULE = "replview.spark.export_job"
 #: Environment variable with the store's address.
-_DSN_VARIABLE = "REPLVIEW_STORE_URL"
+_STORE_VARIABLE = "REPLVIEW_STORE_URL"
 #: Seconds to wait for the last line of a job that has ended.
-_PATIENCE_SECONDS = 10.0
+_LAST_LINE_SECONDS = 10.0
 log = logging.getLogger(__name__)
 #: Exports that run at the same time in one process.
-_AT_ONCE = 2
+_CONCURRENT_EXPORTS = 2
 #: The row's column for each field of a line of progress; missing fields leave the column unchanged.
-_COLUMNS = {
+_PROGRESS_COLUMNS = {
     "rows": "rows", "total_rows": "total_rows", "files": "files", "bytes": "size_bytes",
     "seconds_left": "seconds_left",
 }  # fmt: skip
 #: Files that the row of a finished export lists at most; the manifest lists all.
-_MOST_FILES = 2_000
+_FILES_LIMIT = 2_000
+OnProgress = Callable[[Mapping[str, Any]], None]
 
 
 def folder() -> Path:
@@ -60,12 +61,12 @@ class ExportProcess:
         self._order = order_path(row.pk)
         # On SIGTERM the process deletes what it wrote; if it is killed, its files stay to be
         # continued.
-        order = {"slice": row.slice, "target": row.target, "dsn_env": _DSN_VARIABLE,
+        order = {"slice": row.slice, "target": row.target, "dsn_env": _STORE_VARIABLE,
                  "spark": row.spark or None, "keep": False, "take_back": take_back,
-                 "abandoned": [each.slice for each in _ended(row)]}  # fmt: skip
+                 "abandoned": [export.slice for export in _end_abandoned(row)]}  # fmt: skip
         self._order.write_bytes(orjson.dumps(order))
         self._job = JobProcess.start([str(self._order)], log=self.log_path, module=_MODULE,
-                                     environment={_DSN_VARIABLE: store_conninfo()})  # fmt: skip
+                                     environment={_STORE_VARIABLE: store_conninfo()})  # fmt: skip
         #: The last line of progress.
         self.progress: Mapping[str, Any] = {}
         #: The last line of output.
@@ -89,7 +90,7 @@ class ExportProcess:
         end.
         """
         self._job.end(at_once=not take_back)
-        self._reader.join(_PATIENCE_SECONDS)
+        self._reader.join(_LAST_LINE_SECONDS)
         self._order.unlink(missing_ok=True)
 
     @property
@@ -108,20 +109,17 @@ class ExportProcess:
                         self.progress = message if "rows" in message else self.progress
 
 
-def _ended(row: Export) -> list[Export]:
+def _end_abandoned(row: Export) -> list[Export]:
     """Return earlier unfinished exports into this target, after ending their leftover processes."""
-    found = [each for each in abandoned(row.slot_name, row.target) if each.pk != row.pk]
-    for each in found:
-        end_leftover(each, str(order_path(each.pk)))
-    return found
+    exports = [export for export in abandoned(row.slot_name, row.target) if export.pk != row.pk]
+    for export in exports:
+        end_leftover(export, str(order_path(export.pk)))
+    return exports
 
 
 def order_path(export_id: int) -> Path:
     """Return the path of the job's order, which also identifies the process by its command line."""
     return folder() / f"export-{export_id}.json"
-
-
-OnProgress = Callable[[Mapping[str, Any]], None]
 
 
 class Wakes(Protocol):
@@ -169,21 +167,23 @@ def _follow(
     job: ExportProcess, row: Export, wakes: Wakes, stop: threading.Event,
     on_progress: OnProgress | None,
 ) -> After:  # fmt: skip
-    known: Mapping[str, Any] = {}
+    progress: Mapping[str, Any] = {}
 
-    def news() -> Mapping[str, Any] | None:
-        nonlocal known
-        if job.progress is known:
+    def new_progress() -> Mapping[str, Any] | None:
+        nonlocal progress
+        if job.progress is progress:
             return None
-        known = job.progress
-        return {column: known[name] for name, column in _COLUMNS.items() if name in known}
+        progress = job.progress
+        return {
+            column: progress[name] for name, column in _PROGRESS_COLUMNS.items() if name in progress
+        }
 
-    def stored() -> None:
+    def on_stored() -> None:
         wakes.export_changed(row.pk)
         if on_progress is not None:
-            on_progress(known)
+            on_progress(progress)
 
-    return follow(rows, row, job.wait, stop, news, stored)
+    return follow(rows, row, job.wait, stop, new_progress, on_stored)
 
 
 def _conclude(job: ExportProcess, row: Export, wakes: Wakes) -> None:
@@ -191,11 +191,11 @@ def _conclude(job: ExportProcess, row: Export, wakes: Wakes) -> None:
     manifest = job.last.get("manifest")
     if job.status == 0 and isinstance(manifest, dict):
         files = manifest["files"]
-        kept = {**manifest, "files": files[:_MOST_FILES]}
+        result = {**manifest, "files": files[:_FILES_LIMIT]}
         # Rows of transactions and events counted as progress, too; the row keeps those of the
         # manifest.
         counts = {"rows": manifest["rows"], "total_rows": None, "files": len(files)}
-        rows.finish(row, result=kept, seconds_left=0.0, size_bytes=manifest["bytes"], **counts)
+        rows.finish(row, result=result, seconds_left=0.0, size_bytes=manifest["bytes"], **counts)
     elif problem := job.last.get("problem"):
         _fail(row, wakes, str(problem), str(job.last.get("remedy") or ""))
     else:
@@ -213,5 +213,5 @@ KIND = rows.served(
     name="export",
     run=lambda row, stop: carry_out(row, publisher(), stop),
     recover=give_back_lost,
-    at_once=_AT_ONCE,
+    at_once=_CONCURRENT_EXPORTS,
 )

@@ -30,18 +30,18 @@ from replview.targets.policy import Refused
 #: Time limit of the statements that count for a page.
 BUDGET = "5s"
 #: Seconds of counting up to which files, days and unsent values are counted, too.
-_MORE_BELOW_SECONDS = 1.0
+_DETAILS_BELOW_SECONDS = 1.0
 #: Measured bytes of a file's schema and footer, and of a transaction's row.
 _FILE_BYTES = 6_500
 _TRANSACTION_BYTES = 45
 #: Changes of a slice at most whose values are searched for unsent ones.
-_LOOK_THROUGH = 20_000
-_TABLES = 50
-_COLUMNS = 200
+_UNSENT_CHANGES_LIMIT = 20_000
+_TABLES_LIMIT = 50
+_COLUMNS_LIMIT = 200
 
-_ENDS = "SELECT min({lsn})::text, max({lsn})::text FROM transaction t WHERE {where}"
-_DAYS = "SELECT {sums} FROM transaction t WHERE {where} GROUP BY {day}"
-_UNSENT = """
+_ENDS_SQL = "SELECT min({lsn})::text, max({lsn})::text FROM transaction t WHERE {where}"
+_DAYS_SQL = "SELECT {sums} FROM transaction t WHERE {where} GROUP BY {day}"
+_UNSENT_SQL = """
     SELECT {counts} FROM transaction t JOIN change c ON c.transaction_id = t.id
     WHERE {where} AND c.relation_id = {relation} AND c.op = 'U' AND {not_aborted}
       AND c.transaction_id BETWEEN (SELECT min(t.id) FROM transaction t WHERE {where})
@@ -83,7 +83,7 @@ class Outlook:
     @property
     def spark(self) -> str:
         """Return the Spark master if the slice is large enough for Spark; else empty."""
-        return _spark() if self.estimate.spark else ""
+        return _spark_master() if self.estimate.spark else ""
 
     @property
     def nearest(self) -> dt.datetime | None:
@@ -94,26 +94,27 @@ class Outlook:
     @property
     def datasets(self) -> list[DatasetEstimate]:
         """Return the estimates of one folder for each table, and one for the transactions."""
-        found = [
+        tables = [
             DatasetEstimate(
-                name=f"{one.schema}.{one.table}",
-                rows=one.rows,
-                size_bytes=one.bytes + self.files.get(table.relation_id, 0) * _FILE_BYTES,
+                name=f"{table_estimate.schema}.{table_estimate.table}",
+                rows=table_estimate.rows,
+                size_bytes=table_estimate.bytes
+                + self.files.get(table.relation_id, 0) * _FILE_BYTES,
                 files=self.files.get(table.relation_id),
             )
-            for one, table in zip(self.estimate.tables, self.tables, strict=False)
+            for table_estimate, table in zip(self.estimate.tables, self.tables, strict=False)
         ]
         rows, days = self.estimate.transactions, self.days
         size = None if days is None else days * _FILE_BYTES + rows * _TRANSACTION_BYTES
         return [
-            *found,
+            *tables,
             DatasetEstimate(name="transactions", rows=rows, size_bytes=size, files=days),
         ]
 
     @property
     def size_bytes(self) -> int:
         """Return the estimated bytes of all datasets, as far as known."""
-        return sum(one.size_bytes or 0 for one in self.datasets)
+        return sum(dataset.size_bytes or 0 for dataset in self.datasets)
 
     def facts(self) -> dict[str, Any]:
         """Return the estimate as plain values for JSON."""
@@ -146,90 +147,96 @@ def spark_for(export_request: ExportRequest) -> str:
         return outlook_of(export_request).spark
     except Refused:
         # A slice that cannot be counted in time is large.
-        return _spark() if spark_is_there() else ""
+        return _spark_master() if spark_is_there() else ""
 
 
-def _spark() -> str:
+def _spark_master() -> str:
     return os.environ.get("REPLVIEW_SPARK") or "local[2]"
 
 
-def _outlook(connection: StoreConnection, part: Slice) -> Outlook:
-    where = transactions_of(connection, part)
-    query = sql.SQL(_ENDS).format(lsn=places.PLACED_LSN, where=where)
+def _outlook(connection: StoreConnection, slice_: Slice) -> Outlook:
+    where = transactions_of(connection, slice_)
+    query = sql.SQL(_ENDS_SQL).format(lsn=places.PLACED_LSN, where=where)
     [(first, last)] = connection.execute(query).fetchall()
-    begun = time.monotonic()
-    estimated, tables = estimate(connection, part), tables_of(connection, part)
-    found = Outlook(estimate=estimated, tables=tables, first_lsn=first, last_lsn=last)
-    if time.monotonic() - begun > _MORE_BELOW_SECONDS:
-        return found
+    started = time.monotonic()
+    estimated, tables = estimate(connection, slice_), tables_of(connection, slice_)
+    outlook = Outlook(estimate=estimated, tables=tables, first_lsn=first, last_lsn=last)
+    if time.monotonic() - started > _DETAILS_BELOW_SECONDS:
+        return outlook
     try:
         return replace(
-            found,
-            files=files_of(connection, part, tables, estimated),
-            days=days_of(connection, part),
-            unsent=unsent_of(connection, part, tables, estimated),
+            outlook,
+            files=files_of(connection, slice_, tables, estimated),
+            days=days_of(connection, slice_),
+            unsent=unsent_of(connection, slice_, tables, estimated),
         )
     except errors.QueryCanceled:
-        return found
+        return outlook
 
 
 def files_of(
-    connection: StoreConnection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
+    connection: StoreConnection, slice_: Slice, tables: Sequence[SliceTable], estimated: Estimate
 ) -> dict[int, int]:
     """Return the number of files by relation: each day has its own, and a large day has several."""
-    found: dict[int, int] = {}
-    if not tables or len(tables) > _TABLES:
-        return found
-    operations = places.wanted_operations(part, rows=True)
-    weights = [(table.relation_id, rows_of_update(part, table)) for table in tables]
+    files: dict[int, int] = {}
+    if not tables or len(tables) > _TABLES_LIMIT:
+        return files
+    operations = places.wanted_operations(slice_, rows=True)
+    weights = [(table.relation_id, rows_of_update(slice_, table)) for table in tables]
     counts = (
-        places.counted(operations, each, update_weight=weight, whose=part.whose)
-        for each, weight in weights
+        places.counted(operations, relation_id, update_weight=weight, whose=slice_.whose)
+        for relation_id, weight in weights
     )
-    query = sql.SQL(_DAYS).format(
-        sums=sql.SQL(", ").join(sql.SQL("sum({})").format(each) for each in counts),
-        where=places.conditions(part, None, [table.relation_id for table in tables]),
+    query = sql.SQL(_DAYS_SQL).format(
+        sums=sql.SQL(", ").join(sql.SQL("sum({})").format(count) for count in counts),
+        where=places.conditions(slice_, None, [table.relation_id for table in tables]),
         day=places.PLACED_DAY,
     )
     per_change = estimated.bytes / STREAM_TO_FILE / estimated.rows if estimated.rows else 1.0
     for day in connection.execute(query):
         for table, rows in zip(tables, day, strict=True):
-            each = rows_per_part(table.rows or 0, max(per_change, 1.0))
-            found[table.relation_id] = found.get(table.relation_id, 0) + ceil((rows or 0) / each)
-    return found
+            rows_per_file = rows_per_part(table.rows or 0, max(per_change, 1.0))
+            files[table.relation_id] = files.get(table.relation_id, 0) + ceil(
+                (rows or 0) / rows_per_file
+            )
+    return files
 
 
-def days_of(connection: StoreConnection, part: Slice) -> int:
+def days_of(connection: StoreConnection, slice_: Slice) -> int:
     """Return the number of days with commits; the transactions of each day are one file."""
     query = sql.SQL("SELECT count(DISTINCT {}) FROM transaction t WHERE {}").format(
-        places.PLACED_DAY, transactions_of(connection, part)
+        places.PLACED_DAY, transactions_of(connection, slice_)
     )
     [(days,)] = connection.execute(query).fetchall()
     return int(days)
 
 
 def unsent_of(
-    connection: StoreConnection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
+    connection: StoreConnection, slice_: Slice, tables: Sequence[SliceTable], estimated: Estimate
 ) -> Mapping[tuple[int, str], int]:
     """Return the number of updates that did not send a value, by (relation, column).
 
     The result is empty where counting is expensive.
     """
-    found: dict[tuple[int, str], int] = {}
-    if estimated.rows > _LOOK_THROUGH or "update" not in places.wanted_operations(part):
-        return found
-    for table in tables[:_TABLES]:
-        names = [column.source_name for column in table.columns][:_COLUMNS]
+    unsent: dict[tuple[int, str], int] = {}
+    if estimated.rows > _UNSENT_CHANGES_LIMIT or "update" not in places.wanted_operations(slice_):
+        return unsent
+    for table in tables[:_TABLES_LIMIT]:
+        names = [column.source_name for column in table.columns][:_COLUMNS_LIMIT]
         if not names:
             continue
         count = sql.SQL("count(*) FILTER (WHERE c.version_id = ANY({}) AND NOT c.new ? {})")
         counts = [count.format(having(table, name), name) for name in names]
-        query = sql.SQL(_UNSENT).format(
+        query = sql.SQL(_UNSENT_SQL).format(
             counts=sql.SQL(", ").join(counts),
-            where=places.conditions(part, None, [table.relation_id]),
+            where=places.conditions(slice_, None, [table.relation_id]),
             relation=table.relation_id,
             not_aborted=places.NOT_ABORTED,
         )
         row = connection.execute(query).fetchone() or ()
-        found |= {(table.relation_id, name): n for name, n in zip(names, row, strict=True) if n}
-    return found
+        unsent |= {
+            (table.relation_id, name): number
+            for name, number in zip(names, row, strict=True)
+            if number
+        }
+    return unsent

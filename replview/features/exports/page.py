@@ -55,24 +55,24 @@ _OPERATION_CHOICES = (
     ("TM", "truncates and messages"),
     ("S", "rows of baselines"),
 )
-_NAMES = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
-          "S": "baselines"}  # fmt: skip
+_OP_NAMES = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
+             "S": "baselines"}  # fmt: skip
 _TABLES_OFFERED = 500
-_EARLIER = 3
+_EARLIER_SHOWN = 3
 #: Parameters of this page that do not belong to the filter.
-OWN_WORDS = ("to", "before", "numeric_scale", "name", "since_last", "read")
-_LISTS = ("tables", "states")
+OWN_PARAMETERS = ("to", "before", "numeric_scale", "name", "since_last", "read")
+_LIST_PARAMETERS = ("tables", "states")
 
 
-def _chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
+def _chip_text(param: str, value: str, filter_: TransactionFilter) -> str:
     """Return a parameter's value in words; an invalid number stays as it was given."""
-    said = {
-        "min_changes": plural(wanted.min_changes, "change") if wanted.min_changes else "",
-        "min_bytes": bytes_words(wanted.min_bytes) if wanted.min_bytes else "",
-        "prepared_min": age_words(wanted.prepared_min) if wanted.prepared_min else "",
-        "origin": "the source itself" if text == NO_ORIGIN else "",
+    texts = {
+        "min_changes": plural(filter_.min_changes, "change") if filter_.min_changes else "",
+        "min_bytes": bytes_words(filter_.min_bytes) if filter_.min_bytes else "",
+        "prepared_min": age_words(filter_.prepared_min) if filter_.prepared_min else "",
+        "origin": "the source itself" if value == NO_ORIGIN else "",
     }
-    return said.get(word) or text
+    return texts.get(param) or value
 
 
 def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
@@ -159,15 +159,15 @@ class ExportPage:
     def removable(self) -> list[tuple[str, str, str]]:
         """Return the parameters that can only be removed: label, value, address without it."""
         return [
-            (name, _chip_words(word, self.words[word], self.filter), self.url(**{word: ""}))
-            for word, name in _REMOVABLE.items()
-            if self.words.get(word)
+            (name, _chip_text(param, self.words[param], self.filter), self.url(**{param: ""}))
+            for param, name in _REMOVABLE.items()
+            if self.words.get(param)
         ]
 
     @property
     def kept(self) -> list[tuple[str, str]]:
         """Return the parameters that can only be removed, as hidden fields of the form."""
-        return [(word, text) for word, text in self.hidden if word in _REMOVABLE]
+        return [(param, value) for param, value in self.hidden if param in _REMOVABLE]
 
     @property
     def before_choices(self) -> list[tuple[str, str]]:
@@ -177,10 +177,10 @@ class ExportPage:
     @property
     def summary(self) -> list[SummaryPart]:
         """Return the sentence that sums up the fields."""
-        chosen = "" if self.filter.ops == OPERATIONS else self.filter.ops
+        ops = "" if self.filter.ops == OPERATIONS else self.filter.ops
         return summary_of(
             self.words,
-            operations=dict(self.operations)[chosen],
+            operations=dict(self.operations)[ops],
             tables=self.tables_words,
             conditions=[(name, value) for name, value, _ in self.removable],
             target=self.target or self.words.get("to", ""),
@@ -192,11 +192,11 @@ class ExportPage:
         return tables_words(self.filter.tables)
 
 
-def export_words(given: QueryDict) -> dict[str, str]:
+def export_words(query: QueryDict) -> dict[str, str]:
     """Return the parameters of the page from an address or a form."""
-    words = words_of(given, _LISTS)
+    params = words_of(query, _LIST_PARAMETERS)
     # The find page names its one table by this parameter.
-    return words | ({"tables": words.pop("table")} if "table" in words else {})
+    return params | ({"tables": params.pop("table")} if "table" in params else {})
 
 
 def utc_words(moment: datetime) -> str:
@@ -204,42 +204,42 @@ def utc_words(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def export_url(words: Mapping[str, str]) -> str:
+def export_url(params: Mapping[str, str]) -> str:
     """Return the page's address, such as ``/exports/?slot=shop/replview&tables=public.orders``."""
-    return url_of("exports", words)
+    return url_of("exports", params)
 
 
 def read_export_page(
-    slot: Slot, words: dict[str, str], *, anywhere: bool, tested: Mapping[str, Any] | None
+    slot: Slot, params: dict[str, str], *, anywhere: bool, tested: Mapping[str, Any] | None
 ) -> ExportPage:
     """Return the content of the page; ``tested`` is the result of the last test write."""
     policy = read_policy()
-    words = {"slot": str(slot)} | words
-    asked = TransactionFilter.from_words(words)
+    params = {"slot": str(slot)} | params
+    filter_ = TransactionFilter.from_words(params)
     rows = visible_exports().defer("result", "slice")
     page = ExportPage(
         slot=slot,
-        words=words,
+        words=params,
         policy=policy,
         sentence=Sentence(level="idle", title=""),
         anywhere=anywhere,
-        tables=_tables(slot, asked.tables),
-        operations=_operations(asked.ops),
-        earlier=list(rows[:_EARLIER]),
+        tables=_tables(slot, filter_.tables),
+        operations=_operations(filter_.ops),
+        earlier=list(rows[:_EARLIER_SHOWN]),
         earlier_in_all=rows.count(),
     )
-    trouble = _look_ahead(page)
+    trouble = _count_slice(page)
     _read_target(page)
     if page.export_request and page.outlook:
         page.reading = reading_back.reading_before(
-            page.export_request.slice, page.outlook.tables, page.target, words.get("read", "")
+            page.export_request.slice, page.outlook.tables, page.target, params.get("read", "")
         )
     last_test = tested if tested and tested.get("target") == page.target else None
-    page.sentence = _impossible(page, trouble) or _sentence(page, last_test)
+    page.sentence = _refusal_sentence(page, trouble) or _sentence(page, last_test)
     return page
 
 
-def _impossible(page: ExportPage, trouble: Refused | None) -> Sentence | None:
+def _refusal_sentence(page: ExportPage, trouble: Refused | None) -> Sentence | None:
     """Return the sentence about what prevents any such export; None: nothing does."""
     try:
         page.policy.check()
@@ -263,8 +263,8 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
     if page.target_trouble is not None:
         return refusal("look", "This target cannot be written to:", page.target_trouble)
     if tested is not None and not tested["ok"]:
-        failed = Refused(str(tested["cause"]), str(tested["remedy"]))
-        return refusal("look", "The test write failed:", failed)
+        refused = Refused(str(tested["cause"]), str(tested["remedy"]))
+        return refusal("look", "The test write failed:", refused)
     if outlook is None:
         return Sentence(
             level="look",
@@ -273,11 +273,15 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
             next="export, or narrow the slice.",
             ready=True,
         )
-    asked, number = page.export_request, outlook.estimate.rows
-    left_out = asked.left_out if asked else ()
-    gap = f"Over a gap: {over_a_gap(asked)}." if asked and asked.gaps else ""
+    export_request, row_count = page.export_request, outlook.estimate.rows
+    left_out = export_request.left_out if export_request else ()
+    gap = (
+        f"Over a gap: {over_a_gap(export_request)}."
+        if export_request and export_request.gaps
+        else ""
+    )
     time, size = age_words(max(outlook.estimate.seconds, 1.0)), bytes_words(outlook.size_bytes)
-    rows = f"{count_words(number)} row{'' if number == 1 else 's'}"
+    rows = f"{count_words(row_count)} row{'' if row_count == 1 else 's'}"
     return Sentence(
         level="look" if left_out or gap else "ok",
         title=f"Ready: {rows}, about {size} and {time}.",
@@ -297,7 +301,7 @@ def _cause(left_out: tuple[str, ...], schema: list[reading_back.SchemaTab]) -> s
     return "No value is lost in conversion."
 
 
-def _look_ahead(page: ExportPage) -> Refused | None:
+def _count_slice(page: ExportPage) -> Refused | None:
     """Resolve and count the slice; return what prevents its export, or None."""
     try:
         page.export_request = export_request_of(page.slot, page.words)
@@ -307,21 +311,23 @@ def _look_ahead(page: ExportPage) -> Refused | None:
             page.schema = reading_back.schema_tabs(
                 page.outlook, whole=page.export_request.slice.before == "full"
             )
-    except TooLong as refused:
-        page.uncounted = refused
-    except Refused as refused:
-        return refused
+    except TooLong as problem:
+        page.uncounted = problem
+    except Refused as problem:
+        return problem
     return None
 
 
-def export_request_of(slot: Slot, words: Mapping[str, str]) -> ExportRequest:
+def export_request_of(slot: Slot, params: Mapping[str, str]) -> ExportRequest:
     """Return the slice that the page's parameters mean. Raises ``Refused``."""
-    given = {name: word for name, word in words.items() if name not in OWN_WORDS}
-    before: BeforeOrigin = next((each for each in BEFORE if each == words.get("before")), "sent")
-    name, since_last = words.get("name", "").strip()[:100], bool(words.get("since_last"))
+    filter_params = {name: value for name, value in params.items() if name not in OWN_PARAMETERS}
+    before: BeforeOrigin = next(
+        (origin for origin in BEFORE if origin == params.get("before")), "sent"
+    )
+    name, since_last = params.get("name", "").strip()[:100], bool(params.get("since_last"))
     return read_export_request(
-        slot, given, name=name, since_last=since_last, before=before,
-        numeric_scale=whole_number(words.get("numeric_scale", "")), strict=False,
+        slot, filter_params, name=name, since_last=since_last, before=before,
+        numeric_scale=whole_number(params.get("numeric_scale", "")), strict=False,
     )  # fmt: skip
 
 
@@ -336,12 +342,14 @@ def _read_target(page: ExportPage) -> None:
 
 
 def _tables(slot: Slot, chosen: tuple[str, ...]) -> list[str]:
-    known = Relation.objects.filter(slot=slot).order_by("schema", "table")[:_TABLES_OFFERED]
-    return sorted({*(table_word(row.schema, row.table) for row in known), *chosen})
+    relations = Relation.objects.filter(slot=slot).order_by("schema", "table")[:_TABLES_OFFERED]
+    return sorted(
+        {*(table_word(relation.schema, relation.table) for relation in relations), *chosen}
+    )
 
 
 def _operations(chosen: str) -> list[tuple[str, str]]:
-    offered = list(_OPERATION_CHOICES)
-    if chosen != OPERATIONS and chosen not in dict(offered):
-        offered.append((chosen, ", ".join(_NAMES[letter] for letter in chosen)))
-    return offered
+    choices = list(_OPERATION_CHOICES)
+    if chosen != OPERATIONS and chosen not in dict(choices):
+        choices.append((chosen, ", ".join(_OP_NAMES[letter] for letter in chosen)))
+    return choices

@@ -22,7 +22,7 @@ from replview.text.formats import plural
 
 _METADATA_SHOWN = 5
 #: Beginnings of the names of types whose values are text anyway.
-_TEXTS = ("text", "char", "varchar", "name", "unknown", "bpchar")
+_TEXT_TYPES = ("text", "char", "varchar", "name", "unknown", "bpchar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,56 +39,56 @@ class ReadingBack:
 
 
 def reading_before(
-    part: Slice, tables: Sequence[SliceTable], target: str, chosen: str = ""
+    slice_: Slice, tables: Sequence[SliceTable], target: str, chosen: str = ""
 ) -> ReadingBack | None:
     """Return programs for a dataset that is not written yet; None without a table or a target."""
     if not tables or not target:
         return None
     folders = layout.datasets(tables)
-    named = {layout.decoded(folders[table.relation_id]): table for table in tables}
-    name = chosen if chosen in named else next(iter(named))
-    table = named[name]
-    folder = below(target, f"{layout.incarnation_folder(part)}/{folders[table.relation_id]}")
-    document = table_document(table, None) | {"whole": part.before == "full"}
-    return _reading(part, list(named), name, [(folder, document)])
+    tables_by_name = {layout.decoded(folders[table.relation_id]): table for table in tables}
+    name = chosen if chosen in tables_by_name else next(iter(tables_by_name))
+    table = tables_by_name[name]
+    folder = below(target, f"{layout.incarnation_folder(slice_)}/{folders[table.relation_id]}")
+    document = table_document(table, None) | {"whole": slice_.before == "full"}
+    return _reading(slice_, list(tables_by_name), name, [(folder, document)])
 
 
 def _reading(
-    part: Slice, names: list[str], name: str, roots: Sequence[RootSchema], *, events: bool = True
+    slice_: Slice, names: list[str], name: str, roots: Sequence[RootSchema], *, events: bool = True
 ) -> ReadingBack:
     *before, (folder, document) = roots
     table = str(document["table"]["name"])
     programs = snippets(folder, document, table, before=before, events=events)
-    why = why_no_table(roots)
-    if part.operations or part.actors or part.narrowed:
-        why = "the slice is narrowed, and has not all that changed the table"
-        programs = [one for one in programs if one.purpose == "changes"]
-    return ReadingBack(tables=names, table=name, snippets=programs, why_no_table=why)
+    reason = why_no_table(roots)
+    if slice_.operations or slice_.actors or slice_.narrowed:
+        reason = "the slice is narrowed, and has not all that changed the table"
+        programs = [program for program in programs if program.purpose == "changes"]
+    return ReadingBack(tables=names, table=name, snippets=programs, why_no_table=reason)
 
 
 def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
     """Return programs for a written dataset, by its published metadata; None without any."""
     result: Mapping[str, Any] = row.result or {}
-    named = {
-        layout.decoded(str(one["dataset"]).rpartition("/")[2]): one
-        for one in result.get("tables") or []
+    tables_by_name = {
+        layout.decoded(str(table["dataset"]).rpartition("/")[2]): table
+        for table in result.get("tables") or []
     }
-    if not named:
+    if not tables_by_name:
         return None
-    name = chosen if chosen in named else next(iter(named))
-    dataset = str(named[name]["dataset"])
+    name = chosen if chosen in tables_by_name else next(iter(tables_by_name))
+    dataset = str(tables_by_name[name]["dataset"])
     try:
         check_again(row.target, read_policy(), anywhere=row.anywhere)
         target = Target.of(row.target)
         if target.is_local:
             written(row, dataset)
-        incarnation, _, own = dataset.rpartition("/")
-        roots = [(below(row.target, p), d) for p, d in roots_of(target, incarnation, own)]
+        incarnation, _, folder = dataset.rpartition("/")
+        roots = [(below(row.target, p), d) for p, d in roots_of(target, incarnation, folder)]
         events = layout.EVENTS in target.folders(incarnation)
     except (OSError, TargetProblem, ValueError, Refused):
         return None
-    part = Slice.from_json(row.slice)
-    return _reading(part, list(named), name, roots, events=events) if roots else None
+    slice_ = Slice.from_json(row.slice)
+    return _reading(slice_, list(tables_by_name), name, roots, events=events) if roots else None
 
 
 def written(row: Export, path: str) -> Path:
@@ -98,10 +98,10 @@ def written(row: Export, path: str) -> Path:
     of the target.
     """
     check_again(row.target, read_policy(), anywhere=row.anywhere)
-    found = Path(row.target) / path
-    if not found.resolve().is_relative_to(Path(row.target).resolve()):
+    file_path = Path(row.target) / path
+    if not file_path.resolve().is_relative_to(Path(row.target).resolve()):
         raise FileNotFoundError(path)
-    return found
+    return file_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,33 +151,33 @@ def _tab(table: SliceTable, unsent: Mapping[tuple[int, str], int], hint: str) ->
         _column(table, column, unsent.get((table.relation_id, column.source_name), 0), hint)
         for column in table.columns
     ]
-    versions = f"versions {_and(numbers)} merged" if numbers[1:] else f"version {''.join(numbers)}"
+    versions = f"versions {_join(numbers)} merged" if numbers[1:] else f"version {''.join(numbers)}"
     return SchemaTab(name=table.name, columns=columns, versions=versions)
 
 
 def _column(table: SliceTable, column: SliceColumn, unsent: int, hint: str) -> SchemaColumn:
-    times = f"not sent {plural(unsent, 'time')}, {hint}" if unsent else ""
-    warnings = list(filter(None, (_presence(table, column.source_name), times)))
+    unsent_note = f"not sent {plural(unsent, 'time')}, {hint}" if unsent else ""
+    warnings = list(filter(None, (_presence_note(table, column.source_name), unsent_note)))
     notes = [*warnings, *filter(None, [column.note])]
     pg_type = column.pg_type or "unknown"
-    if not notes and pa.types.is_string(column.arrow) and not pg_type.startswith(_TEXTS):
+    if not notes and pa.types.is_string(column.arrow) and not pg_type.startswith(_TEXT_TYPES):
         notes.append("as the server's text")
     return SchemaColumn(name=column.name, pg_type=pg_type, parquet=parquet_words(column.arrow),
                         note="; ".join(notes), warns=bool(warnings))  # fmt: skip
 
 
-def _presence(table: SliceTable, name: str) -> str:
+def _presence_note(table: SliceTable, name: str) -> str:
     """Return a note for a column that not all versions have; empty if all do."""
     having = [v.number for v in table.versions if any(c["name"] == name for c in v.columns)]
     numbers = [version.number for version in table.versions]
     if len(having) == len(numbers):
         return ""
     if having and having[-1] != numbers[-1]:
-        gone = next(number for number in numbers if number > having[-1])
-        return f"dropped in version {gone}; null after it"
+        dropped_in = next(number for number in numbers if number > having[-1])
+        return f"dropped in version {dropped_in}; null after it"
     if having and having[0] != numbers[0]:
         return f"null before version {having[0]}"
-    return f"only in versions {_and(map(str, having))}"
+    return f"only in versions {_join(map(str, having))}"
 
 
 def parquet_words(arrow: pa.DataType) -> str:
@@ -191,6 +191,6 @@ def parquet_words(arrow: pa.DataType) -> str:
     return str(arrow)
 
 
-def _and(words: Iterable[str]) -> str:
-    found = list(words)
-    return " and ".join(filter(None, [", ".join(found[:-1]), found[-1]]))
+def _join(names: Iterable[str]) -> str:
+    items = list(names)
+    return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from replview.access.visibility import current_visibility
 from replview.access.withheld import shown_cells, shown_words, withheld
 from replview.features.exports.files import files_of
-from replview.features.exports.page import OWN_WORDS, export_url
+from replview.features.exports.page import OWN_PARAMETERS, export_url
 from replview.features.exports.reading_back import ReadingBack, reading_after, written
 from replview.features.exports.request import BEGINNINGS
 from replview.features.exports.tags import took_words
@@ -26,11 +26,11 @@ from replview.ui.job_pages import failed
 from replview.ui.sentence import Sentence
 
 _FILES_SHOWN = 200
-_ROWS = 8
-_COLUMNS = 12
-_TEXT = 80
+_PREVIEW_ROWS = 8
+_PREVIEW_COLUMNS = 12
+_CELL_CHARACTERS = 80
 #: Columns whose values come from logical messages.
-_OF_MESSAGES = ("context", "content", "content_base64")
+_MESSAGE_COLUMNS = ("context", "content", "content_base64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +70,18 @@ class ExportRecord:
 
 def read_record(row: Export, *, read: str = "") -> ExportRecord:
     """Return the content of an export's page; ``read`` is the table whose programs are shown."""
-    again = {word: text for word, text in shown_words(row).items() if word not in OWN_WORDS}
-    again |= {"slot": row.slot_name, "to": row.target}
-    places = (*BEGINNINGS, "until", "to_lsn")
-    since_last = {word: text for word, text in again.items() if word not in places}
-    since_last |= {"name": row.name, "since_last": "1"}
-    if row.name and row.slice.get("after_seq") and "transaction" not in again:
+    repeat_params = {
+        param: value for param, value in shown_words(row).items() if param not in OWN_PARAMETERS
+    }
+    repeat_params |= {"slot": row.slot_name, "to": row.target}
+    range_params = (*BEGINNINGS, "until", "to_lsn")
+    since_last_params = {
+        param: value for param, value in repeat_params.items() if param not in range_params
+    }
+    since_last_params |= {"name": row.name, "since_last": "1"}
+    if row.name and row.slice.get("after_seq") and "transaction" not in repeat_params:
         # The export continued an earlier one, and its repetition has to do so, too.
-        again |= {"name": row.name, "since_last": "1"}
+        repeat_params |= {"name": row.name, "since_last": "1"}
     files = list((row.result or {}).get("files") or [])
     done = row.state == Export.State.DONE
     return ExportRecord(
@@ -91,8 +95,8 @@ def read_record(row: Export, *, read: str = "") -> ExportRecord:
         preview=preview_of(row) if done else None,
         reading=reading_after(row, read) if done else None,
         no_download=_no_download(row) if done else "",
-        again_url=export_url(again),
-        since_last_url=export_url(since_last) if row.name and done else "",
+        again_url=export_url(repeat_params),
+        since_last_url=export_url(since_last_params) if row.name and done else "",
     )
 
 
@@ -119,7 +123,7 @@ def _sentence(row: Export) -> Sentence:
             return Sentence(level="idle", title=title, cause=f"{by.capitalize()}.")
         case Export.State.DONE:
             size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"
-            took = f" in {words}" if (words := took_words(row)) else ""
+            took = f" in {duration}" if (duration := took_words(row)) else ""
             title = f"Done: {rows} rows in {plural(row.files or 0, 'file')}{size}{took}."
             return Sentence(level="ok", title=title, cause=f"{by.capitalize()}.")
         case Export.State.CANCELLED:
@@ -129,8 +133,8 @@ def _sentence(row: Export) -> Sentence:
 
 
 def _figures(row: Export) -> list[dict[str, Any]]:
-    def number(value: float | None, words: Callable[[Any], str]) -> str | None:
-        return None if value is None else words(value)
+    def number(value: float | None, format_value: Callable[[Any], str]) -> str | None:
+        return None if value is None else format_value(value)
 
     total = "" if row.total_rows is None else f"of {count_words(row.total_rows)}"
     last: dict[str, object] = {
@@ -159,20 +163,20 @@ def _width(row: Export) -> int | None:
 
 def _datasets(files: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the number of files, rows and bytes of each folder."""
-    found: dict[str, dict[str, Any]] = {}
-    for one in files:
+    datasets: dict[str, dict[str, Any]] = {}
+    for file in files:
         # The folder's own name, decoded, is the table's name.
-        name = decoded(str(one.get("dataset") or "unknown").rpartition("/")[2])
-        sums = found.setdefault(name, {"name": name, "rows": 0, "bytes": 0, "files": 0})
-        sums["rows"] += int(one.get("rows") or 0)
-        sums["bytes"] += int(one.get("bytes") or 0)
+        name = decoded(str(file.get("dataset") or "unknown").rpartition("/")[2])
+        sums = datasets.setdefault(name, {"name": name, "rows": 0, "bytes": 0, "files": 0})
+        sums["rows"] += int(file.get("rows") or 0)
+        sums["bytes"] += int(file.get("bytes") or 0)
         sums["files"] += 1
-    return list(found.values())
+    return list(datasets.values())
 
 
 def preview_of(row: Export) -> Preview | None:
     """Return the first rows of the first table's first file; None if it is not on this machine."""
-    files = [one for one in (row.result or {}).get("files") or [] if one.get("rows")]
+    files = [entry for entry in (row.result or {}).get("files") or [] if entry.get("rows")]
     if not files or "://" in row.target:
         return None
     # A table's rows are more informative than the transactions'.
@@ -181,21 +185,21 @@ def preview_of(row: Export) -> Preview | None:
     try:
         with pq.ParquetFile(written(row, str(chosen["path"]))) as file:
             schema = file.schema_arrow
-            names = [item.name for item in schema][:_COLUMNS]
-            batch = next(file.iter_batches(batch_size=_ROWS, columns=names), None)
+            names = [item.name for item in schema][:_PREVIEW_COLUMNS]
+            batch = next(file.iter_batches(batch_size=_PREVIEW_ROWS, columns=names), None)
     except (OSError, pa.ArrowException, Refused):
         return None
     if batch is None:
         return None
-    rows = [[_cell(record[name]) for name in names] for record in batch.to_pylist()]
-    tables = {one["dataset"]: one for one in (row.result or {}).get("tables") or []}
+    rows = [[_cell_text(record[name]) for name in names] for record in batch.to_pylist()]
+    tables = {entry["dataset"]: entry for entry in (row.result or {}).get("tables") or []}
     table = tables.get(chosen.get("dataset"))
     if table is None:
-        rows = _without_messages(row, names, rows)
+        rows = _hide_messages(row, names, rows)
     else:
-        name, of = f"{table['schema']}.{table['table']}", withheld(row.slot, name=row.slot_name)
-        rows = shown_cells(name, names, rows, of, _names(schema))
-        if not of.hides(name):
+        name, rights = f"{table['schema']}.{table['table']}", withheld(row.slot, name=row.slot_name)
+        rows = shown_cells(name, names, rows, rights, _source_names(schema))
+        if not rights.hides(name):
             viewed(
                 tables=[name], rows=len(rows), subject=f"export {row.pk}",
                 source_id=row.slot.source_id if row.slot else None,
@@ -203,7 +207,7 @@ def preview_of(row: Export) -> Preview | None:
     return Preview(path=str(chosen["path"]), columns=names, rows=rows)
 
 
-def _without_messages(
+def _hide_messages(
     row: Export, names: list[str], rows: list[list[str | None]]
 ) -> list[list[str | None]]:
     """Return transactions or events without the values of messages that the reader may not see."""
@@ -211,21 +215,21 @@ def _without_messages(
         return rows
     return [
         [
-            NO_RIGHT if name in _OF_MESSAGES and value is not None else value
+            NO_RIGHT if name in _MESSAGE_COLUMNS and value is not None else value
             for name, value in zip(names, cells, strict=True)
         ]
         for cells in rows
     ]
 
 
-def _names(schema: pa.Schema) -> dict[str, str]:
+def _source_names(schema: pa.Schema) -> dict[str, str]:
     """Return the name on the source by the column's name in the file."""
-    known = file_columns(schema) if b"replview" in (schema.metadata or {}) else {}
-    return {file: source for source, file in known.items()}
+    file_names = file_columns(schema) if b"replview" in (schema.metadata or {}) else {}
+    return {file_name: source_name for source_name, file_name in file_names.items()}
 
 
-def _cell(value: object) -> str | None:
+def _cell_text(value: object) -> str | None:
     if value is None:
         return None
     text = value.hex() if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
+    return text if len(text) <= _CELL_CHARACTERS else f"{text[:_CELL_CHARACTERS]}…"

@@ -37,67 +37,67 @@ from replview.text.parsing import table_word
 
 _NEW_NAME = "Export into another folder under another name, or without since-last"
 #: Filter parameters that restrict an export.
-WORDS = (
+FILTER_PARAMS = (
     "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
     "states", "origin", "min_changes", "min_bytes", "prepared_min",
 )  # fmt: skip
 _GAPS_SHOWN = 3
 #: Parameters that set the beginning of a slice.
 BEGINNINGS = ("since", "from_lsn", "transaction")
-#: Parameters that do not restrict an export, as its files are counted and cut by the counters of
-#: transactions.
-_NAMES = {"where": "a condition on values", "key": "a row"}
+#: Parameters that cannot restrict an export: its files are counted and cut by the counters of
+#: whole transactions.
+_ROW_CONDITIONS = {"where": "a condition on values", "key": "a row"}
 
 
-def narrowing_of(slot: Slot, asked: TransactionFilter) -> Narrowing:
+def narrowing_of(slot: Slot, filter_: TransactionFilter) -> Narrowing:
     """Return the filter's conditions except tables, operations, actors, times and LSNs.
 
     The slice has those itself. Raises ``Refused`` for states that no exported transaction can have.
     """
     searched, in_messages = searchable(slot)
     return Narrowing(
-        states=_states(asked),
-        no_actor=asked.actor == UNKNOWN_ACTOR,
-        origin=asked.origin,
-        id=asked.id,
-        min_changes=asked.min_changes,
-        min_bytes=asked.min_bytes,
-        prepared_min=asked.prepared_min,
-        text=asked.text,
-        searched=searched if asked.text else None,
+        states=_slice_states(filter_),
+        no_actor=filter_.actor == UNKNOWN_ACTOR,
+        origin=filter_.origin,
+        id=filter_.id,
+        min_changes=filter_.min_changes,
+        min_bytes=filter_.min_bytes,
+        prepared_min=filter_.prepared_min,
+        text=filter_.text,
+        searched=searched if filter_.text else None,
         in_messages=in_messages,
     )
 
 
-def _states(asked: TransactionFilter) -> tuple[str, ...]:
-    others = sorted(asked.wanted_states - {*STATES}) if asked.states else ()
-    if others:
+def _slice_states(filter_: TransactionFilter) -> tuple[str, ...]:
+    refused = sorted(filter_.wanted_states - {*STATES}) if filter_.states else ()
+    if refused:
         raise Refused(
-            f"no export is of transactions in the state {' or '.join(others)}: it holds what has "
+            f"no export is of transactions in the state {' or '.join(refused)}: it holds what has "
             "a place in history, and rows",
             f"Choose among the states {', '.join(STATES)}",
         )
-    return tuple(state for state in STATES if state in asked.states)
+    return tuple(state for state in STATES if state in filter_.states)
 
 
-def permitted(slot: Slot, asked: Sequence[str]) -> tuple[list[str], bool]:
+def permitted(slot: Slot, table_names: Sequence[str]) -> tuple[list[str], bool]:
     """Return the tables to export (none: all), and whether hidden tables were left out.
 
     Raises ``Refused`` where a requested table, or every table, is hidden.
     """
     visibility = current_visibility()
     if not visibility.restricted:
-        return list(asked), False
-    seen, hidden = _seen_and_hidden(slot, visibility)
-    if refused := next((name for name in asked if name in hidden), None):
+        return list(table_names), False
+    visible, hidden = _visible_and_hidden(slot, visibility)
+    if hidden_name := next((name for name in table_names if name in hidden), None):
         remedy = "Ask an admin for the right, or leave it out"
-        raise Refused(f"you have {NO_RIGHT} of {refused}", remedy)
+        raise Refused(f"you have {NO_RIGHT} of {hidden_name}", remedy)
     # An export of all tables includes messages; one of named tables does not.
-    if asked or not (hidden or visibility.hides_messages(slot.source_id)):
-        return list(asked), False
-    if not seen:
+    if table_names or not (hidden or visibility.hides_messages(slot.source_id)):
+        return list(table_names), False
+    if not visible:
         raise Refused(f"you have {NO_RIGHT} of any table of {slot}", "Ask an admin for the right")
-    return seen, True
+    return visible, True
 
 
 def searchable(slot: Slot) -> tuple[tuple[str, ...] | None, bool]:
@@ -108,32 +108,32 @@ def searchable(slot: Slot) -> tuple[tuple[str, ...] | None, bool]:
     visibility = current_visibility()
     if not visibility.restricted:
         return None, True
-    seen, hidden = _seen_and_hidden(slot, visibility)
-    return tuple(seen) if hidden else None, not visibility.hides_messages(slot.source_id)
+    visible, hidden = _visible_and_hidden(slot, visibility)
+    return tuple(visible) if hidden else None, not visibility.hides_messages(slot.source_id)
 
 
-def _seen_and_hidden(slot: Slot, visibility: Visibility) -> tuple[list[str], set[str]]:
+def _visible_and_hidden(slot: Slot, visibility: Visibility) -> tuple[list[str], set[str]]:
     """Return the visible and the hidden table names; a name is hidden if any table of it is."""
     relations = list(Relation.objects.filter(slot=slot).order_by("pk"))
     visibility.learn([relation.pk for relation in relations])
-    words = {relation.pk: table_word(relation.schema, relation.table) for relation in relations}
-    hidden = {word for pk, word in words.items() if visibility.hides(pk)}
-    return list(dict.fromkeys(word for word in words.values() if word not in hidden)), hidden
+    names = {relation.pk: table_word(relation.schema, relation.table) for relation in relations}
+    hidden = {name for pk, name in names.items() if visibility.hides(pk)}
+    return list(dict.fromkeys(name for name in names.values() if name not in hidden)), hidden
 
 
-def same_masks(last: Export, part: Slice) -> None:
+def same_masks(last: Export, slice_: Slice) -> None:
     """Raise ``Refused`` if other columns are masked now than in the export to be continued.
 
     Otherwise the files of one dataset would differ.
     """
     masked = last.slice.get("masked") or {}
-    for one in (last.result or {}).get("tables") or []:
-        name = f"{one['schema']}.{one['table']}"
-        before, now = {*masked.get(name, ())}, {*part.masked_of(name)}
-        more, less = ", ".join(sorted(now - before)), ", ".join(sorted(before - now))
+    for table in (last.result or {}).get("tables") or []:
+        name = f"{table['schema']}.{table['table']}"
+        before, now = {*masked.get(name, ())}, {*slice_.masked_of(name)}
+        added, removed = ", ".join(sorted(now - before)), ", ".join(sorted(before - now))
         if before != now:
-            words = f"{more} is masked now" if more else f"{less} is not any more"
-            raise Refused(f"the masks of {name} are others than in export {last.pk}: {words}",
+            difference = f"{added} is masked now" if added else f"{removed} is not any more"
+            raise Refused(f"the masks of {name} are others than in export {last.pk}: {difference}",
                           _NEW_NAME)  # fmt: skip
 
 
@@ -161,7 +161,7 @@ class ExportRequest:
 
 def read_export_request(
     slot: Slot,
-    words: Mapping[str, object],
+    params: Mapping[str, object],
     *,
     name: str = "",
     since_last: bool = False,
@@ -177,39 +177,39 @@ def read_export_request(
     last = exports.last_done(slot, name) if since_last and name else None
     if last is not None:
         # A continued export begins where the last one ended, whatever beginning is given.
-        words = {word: text for word, text in words.items() if word not in BEGINNINGS}
-    before_it = None if last is None else _slice_of(last)
-    wanted = WantedChanges.from_words(slot, words)
-    left_out = tuple(_NAMES[one] for one in _NAMES if _given(words, one))
-    _refuse_unexportable(slot, wanted, left_out if strict else ())
-    tables, hidden = permitted(slot, _tables(slot, wanted.filter.tables))
-    if hidden:
+        params = {param: value for param, value in params.items() if param not in BEGINNINGS}
+    last_slice = None if last is None else _slice_of(last)
+    changes = WantedChanges.from_words(slot, params)
+    left_out = tuple(_ROW_CONDITIONS[key] for key in _ROW_CONDITIONS if _is_given(params, key))
+    _refuse_unexportable(slot, changes, left_out if strict else ())
+    tables, hides_tables = permitted(slot, _table_names(slot, changes.filter.tables))
+    if hides_tables:
         left_out = (*left_out, "tables you have no right to see")
-    ends = _ends(slot, wanted.transaction_id, before_it)
-    if numeric_scale is None and before_it is not None:
-        numeric_scale = before_it.numeric_scale
-    found = _resolved(slot, wanted.filter, named=bool(name), tables=tables, before=before,
-                      numeric_scale=numeric_scale, **ends)  # fmt: skip
-    kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
+    ends = _ends(slot, changes.transaction_id, last_slice)
+    if numeric_scale is None and last_slice is not None:
+        numeric_scale = last_slice.numeric_scale
+    slice_ = _resolve_slice(slot, changes.filter, named=bool(name), tables=tables, before=before,
+                            numeric_scale=numeric_scale, **ends)  # fmt: skip
+    used = {key: text for key, text in changes.words().items() if key in (*FILTER_PARAMS, "slot")}
     if last is not None:
-        same_masks(last, found)
+        same_masks(last, slice_)
     return ExportRequest(
-        slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last,
-        gaps=() if before_it is None else _gaps(slot, before_it, found),
+        slot=slot, slice=slice_, words=used, left_out=left_out, name=name, last=last,
+        gaps=() if last_slice is None else _gaps(slot, last_slice, slice_),
     )  # fmt: skip
 
 
-def _refuse_unexportable(slot: Slot, wanted: WantedChanges, left_out: Sequence[str]) -> None:
+def _refuse_unexportable(slot: Slot, changes: WantedChanges, left_out: Sequence[str]) -> None:
     """Raise ``Refused`` for parameters that no export can satisfy."""
-    if wanted.trouble:
-        raise Refused(wanted.trouble, "See replview changes --help for the filters")
+    if changes.trouble:
+        raise Refused(changes.trouble, "See replview changes --help for the filters")
     if left_out:
         raise Refused(
             f"an export cannot be narrowed by {', '.join(left_out)}: it holds all that its "
             "transactions did to a table",
             "Leave it out, or write these changes with replview changes or a download",
         )
-    if is_erased_text(wanted.filter.text):
+    if is_erased_text(changes.filter.text):
         raise Refused(
             "the text that narrowed such an export was erased with the rows it named",
             "Export under another name, with another text or without one",
@@ -218,29 +218,31 @@ def _refuse_unexportable(slot: Slot, wanted: WantedChanges, left_out: Sequence[s
         raise Refused(f"{slot} has no recorded transaction yet", "Wait for its first transaction")
 
 
-def _resolved(slot: Slot, asked: TransactionFilter, *, named: bool, **more: Any) -> Slice:
+def _resolve_slice(slot: Slot, filter_: TransactionFilter, *, named: bool, **options: Any) -> Slice:
     """Return the slice of a filter, with fixed ends and the mask rules in force.
 
     A named one may be continued, so it ends at a place. Raises ``Refused``.
     """
-    narrowed = narrowing_of(slot, asked)
-    operations = () if asked.ops == OPERATIONS else [records.OPERATIONS[one] for one in asked.ops]
+    narrowing = narrowing_of(slot, filter_)
+    operations = (
+        () if filter_.ops == OPERATIONS else [records.OPERATIONS[letter] for letter in filter_.ops]
+    )
     try:
         with connect(store_conninfo()) as connection:
-            found = resolve(
+            slice_ = resolve(
                 connection,
                 source=slot.source.name,
                 slot=slot.name,
-                since=asked.since_at,
-                until=asked.until_at,
-                from_lsn=None if asked.from_lsn is None else int(asked.from_lsn),
-                to_lsn=None if asked.to_lsn is None else int(asked.to_lsn),
+                since=filter_.since_at,
+                until=filter_.until_at,
+                from_lsn=None if filter_.from_lsn is None else int(filter_.from_lsn),
+                to_lsn=None if filter_.to_lsn is None else int(filter_.to_lsn),
                 operations=operations,
-                actors=(asked.actor,) if asked.actor and asked.actor != UNKNOWN_ACTOR else (),
-                **more,
+                actors=(filter_.actor,) if filter_.actor and filter_.actor != UNKNOWN_ACTOR else (),
+                **options,
             )
-            found = ended_at_a_place(connection, found) if named else found
-            return replace(with_rules(connection, found), narrowed=narrowed)
+            slice_ = ended_at_a_place(connection, slice_) if named else slice_
+            return replace(with_rules(connection, slice_), narrowed=narrowing)
     except StoreProblem as problem:
         raise Refused(problem.cause, problem.remedy) from None
 
@@ -258,25 +260,25 @@ def ask(
     """Record the export, for a worker or the calling command to run. Raises ``Refused``."""
     policy = read_policy()
     policy.check()
-    place = target_of(target, policy, anywhere=anywhere, base=base)
+    resolved_target = target_of(target, policy, anywhere=anywhere, base=base)
     try:
         refuse_token(spark)
     except SparkProblem as problem:
         raise Refused(problem.cause, problem.remedy) from None
     if export_request.empty:
         raise Refused(*nothing_words(export_request))
-    asked = Export(
+    export = Export(
         slot=export_request.slot, slice=export_request.slice.to_json(), words=export_request.words,
-        target=place, requested_by=by, requested_how=how, name=export_request.name,
+        target=resolved_target, requested_by=by, requested_how=how, name=export_request.name,
         anywhere=anywhere, spark=spark,
     )  # fmt: skip
     try:
-        row = exports.request(asked)
+        row = exports.request(export)
     except AlreadyRunning as error:
         raise Refused(str(error), f"Wait for export {error.export.pk}, or cancel it") from None
     note("exported", subject=f"export {row.pk}", source_id=export_request.slot.source_id,
          tables=export_request.slice.tables,
-         details={"target": place, "how": str(how)})  # fmt: skip
+         details={"target": resolved_target, "how": str(how)})  # fmt: skip
     return row
 
 
@@ -290,64 +292,70 @@ def nothing_words(export_request: ExportRequest) -> tuple[str, str]:
 def over_a_gap(export_request: ExportRequest) -> str:
     """Return a sentence about the gaps since the last export."""
     gaps, last = export_request.gaps, export_request.last
-    more = f"; and {len(gaps) - _GAPS_SHOWN} more" if len(gaps) > _GAPS_SHOWN else ""
+    remainder = f"; and {len(gaps) - _GAPS_SHOWN} more" if len(gaps) > _GAPS_SHOWN else ""
     since = f"since export {last.pk}" if last is not None else "there"
-    return f"history has a gap {since}: {'; '.join(gaps[:_GAPS_SHOWN])}{more}"
+    return f"history has a gap {since}: {'; '.join(gaps[:_GAPS_SHOWN])}{remainder}"
 
 
-def _slice_of(last: Export) -> Slice:
+def _slice_of(export: Export) -> Slice:
     """Return the slice of an export, ended at a place: earlier versions stored the record's end."""
     with connect(store_conninfo()) as connection:
-        return ended_at_a_place(connection, Slice.from_json(last.slice))
+        return ended_at_a_place(connection, Slice.from_json(export.slice))
 
 
-def _ends(slot: Slot, transaction_id: int | None, before: Slice | None) -> dict[str, object]:
+def _ends(slot: Slot, transaction_id: int | None, last_slice: Slice | None) -> dict[str, object]:
     """Return the incarnation and the place in it at which the slice begins."""
     if transaction_id is not None:
-        row = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
-        if row is None or row.commit_seq is None:
+        transaction = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
+        if transaction is None or transaction.commit_seq is None:
             cause = f"there is no committed transaction {transaction_id} in {slot}"
             raise Refused(cause, "Choose one that has committed")
-        ends = {"after_seq": row.commit_seq - 1, "through_seq": row.commit_seq}
-        return {"incarnation": row.incarnation.number, **ends}
-    for incarnation, after in [] if before is None else _since(slot, before):
+        ends = {"after_seq": transaction.commit_seq - 1, "through_seq": transaction.commit_seq}
+        return {"incarnation": transaction.incarnation.number, **ends}
+    for incarnation, after_seq in (
+        [] if last_slice is None else _incarnations_since(slot, last_slice)
+    ):
         # Finish an earlier incarnation first: a slice cannot span two incarnations.
-        if _has_more(incarnation, after) or incarnation.pk == slot.incarnation_id:
-            return {"incarnation": incarnation.number, "after_seq": after}
+        if _has_more(incarnation, after_seq) or incarnation.pk == slot.incarnation_id:
+            return {"incarnation": incarnation.number, "after_seq": after_seq}
     return {}
 
 
-def _since(slot: Slot, before: Slice) -> list[tuple[SlotIncarnation, int]]:
+def _incarnations_since(slot: Slot, last_slice: Slice) -> list[tuple[SlotIncarnation, int]]:
     """Return the incarnations since a slice, each with the last place that the slice covers."""
-    found = SlotIncarnation.objects.filter(slot=slot, number__gte=before.incarnation)
-    return [(each, before.through_seq if each.number == before.incarnation else 0)
-            for each in found.order_by("number")]  # fmt: skip
+    incarnations = SlotIncarnation.objects.filter(slot=slot, number__gte=last_slice.incarnation)
+    return [
+        (incarnation, last_slice.through_seq if incarnation.number == last_slice.incarnation else 0)
+        for incarnation in incarnations.order_by("number")
+    ]
 
 
 def _has_more(incarnation: SlotIncarnation, after_seq: int) -> bool:
     return Transaction.objects.filter(incarnation=incarnation, commit_seq__gt=after_seq).exists()
 
 
-def _gaps(slot: Slot, before: Slice, part: Slice) -> tuple[str, ...]:
+def _gaps(slot: Slot, last_slice: Slice, slice_: Slice) -> tuple[str, ...]:
     """Return sentences about what is missing between a slice and the end of its continuation."""
-    found: list[str] = []
-    for incarnation, after in _since(slot, before):
-        if incarnation.number > part.incarnation:
+    sentences: list[str] = []
+    for incarnation, after_seq in _incarnations_since(slot, last_slice):
+        if incarnation.number > slice_.incarnation:
             break
-        through = part.through_seq
-        if incarnation.pk != part.incarnation_id or not _has_more(incarnation, after):
+        through_seq = slice_.through_seq
+        if incarnation.pk != slice_.incarnation_id or not _has_more(incarnation, after_seq):
             # Everything since then was deleted from this incarnation.
-            through = incarnation.commit_seq
-        between = replace(part, incarnation_id=incarnation.pk, after_seq=after, through_seq=through)
-        if incarnation.number > before.incarnation:
+            through_seq = incarnation.commit_seq
+        slice_between = replace(
+            slice_, incarnation_id=incarnation.pk, after_seq=after_seq, through_seq=through_seq
+        )
+        if incarnation.number > last_slice.incarnation:
             events = SlotEvent.objects.filter(incarnation=incarnation, kind="gap").order_by("pk")
-            found += [text.rstrip(".") for text in events.values_list("message", flat=True)]
+            sentences += [text.rstrip(".") for text in events.values_list("message", flat=True)]
         with connect(store_conninfo()) as connection:
-            found += map(_gap_words, gaps_of(connection, between))
-    return tuple(found)
+            sentences += map(_gap_text, gaps_of(connection, slice_between))
+    return tuple(sentences)
 
 
-def _gap_words(gap: Mapping[str, Any]) -> str:
+def _gap_text(gap: Mapping[str, Any]) -> str:
     if gap["kind"] == "skipped":
         return f"the transaction at {gap['commit_lsn'] or 'an unknown LSN'} was left out"
     if gap["kind"] == "unpublished":
@@ -356,19 +364,21 @@ def _gap_words(gap: Mapping[str, Any]) -> str:
     return f"commit_seq {first} to {last} were deleted from the store"
 
 
-def _tables(slot: Slot, names: tuple[str, ...]) -> list[str]:
+def _table_names(slot: Slot, names: tuple[str, ...]) -> list[str]:
     """Return the tables' names as last seen, for any name they had. Raises ``Refused``."""
-    found: list[str] = []
+    tables: list[str] = []
     for name in names:
-        relations = {shape.relation_id for shape in shapes_named(reading_session(), slot, (name,))}
-        if not relations:
+        relation_ids = {
+            shape.relation_id for shape in shapes_named(reading_session(), slot, (name,))
+        }
+        if not relation_ids:
             raise Refused(f"no change of a table {name} is recorded", "See the relations page")
-        rows = Relation.objects.filter(pk__in=relations).order_by("pk")
-        found += (table_word(row.schema, row.table) for row in rows)
-    return list(dict.fromkeys(found))
+        relations = Relation.objects.filter(pk__in=relation_ids).order_by("pk")
+        tables += (table_word(relation.schema, relation.table) for relation in relations)
+    return list(dict.fromkeys(tables))
 
 
-def _given(words: Mapping[str, object], name: str) -> bool:
+def _is_given(params: Mapping[str, object], name: str) -> bool:
     if name == "key":
-        return any(words[word] for word in words if word == "key" or word.startswith("key."))
-    return bool(words.get(name))
+        return any(params[param] for param in params if param == "key" or param.startswith("key."))
+    return bool(params.get(name))

@@ -10,11 +10,11 @@ BEFORE_CHOICES = (
     ("derived", "from the record, too (slower)", "from the record, too"),
     ("full", "whole rows from the record (slower)", "whole, from the record"),
 )
-_BEFORE = {name: words for name, _, words in BEFORE_CHOICES}
+_BEFORE_TEXTS = {name: text for name, _, text in BEFORE_CHOICES}
 
 
 def summary_of(
-    words: Mapping[str, str],
+    params: Mapping[str, str],
     *,
     operations: str,
     tables: str,
@@ -23,35 +23,35 @@ def summary_of(
 ) -> list[SummaryPart]:
     """Return the sentence of an export.
 
-    ``words`` are the page's parameters; the others are in words already. ``conditions`` are those
-    of the filter that have no field, each a name and a value.
+    ``params`` are the page's parameters; the other arguments are text already. ``conditions`` are
+    the filter's conditions that have no field, each a name and a value.
     """
     parts = [
         SummaryPart("Export", operations),
         SummaryPart(" of", tables),
-        SummaryPart(" from", words.get("slot", "")),
-        SummaryPart(", committed from", words.get("since", "") or "the beginning"),
-        SummaryPart(" to", words.get("until", "") or "now"),
-        SummaryPart(", by", _actor(words.get("actor", ""))),
+        SummaryPart(" from", params.get("slot", "")),
+        SummaryPart(", committed from", params.get("since", "") or "the beginning"),
+        SummaryPart(" to", params.get("until", "") or "now"),
+        SummaryPart(", by", _actor_text(params.get("actor", ""))),
     ]
     parts += [SummaryPart(f", {name}", value) for name, value in conditions]
-    parts += _format(words)
+    parts += _format_parts(params)
     parts.append(SummaryPart(", into", target or "a target that is not known"))
     return parts
 
 
-def _actor(actor: str) -> str:
+def _actor_text(actor: str) -> str:
     return "nobody known" if actor == "?" else actor or "anyone"
 
 
-def _format(words: Mapping[str, str]) -> Iterator[SummaryPart]:
+def _format_parts(params: Mapping[str, str]) -> Iterator[SummaryPart]:
     """Yield the parts about the files, and what the export continues."""
     yield SummaryPart(", as", "typed Parquet")
-    before = words.get("before", "")
-    yield SummaryPart(" with rows before an update", _BEFORE.get(before, _BEFORE[""]))
-    if scale := words.get("numeric_scale", ""):
+    before = params.get("before", "")
+    yield SummaryPart(" with rows before an update", _BEFORE_TEXTS.get(before, _BEFORE_TEXTS[""]))
+    if scale := params.get("numeric_scale", ""):
         yield SummaryPart(" and numeric without a precision with", f"{scale} digits")
-    if name := words.get("name", ""):
+    if name := params.get("name", ""):
         yield SummaryPart(", named", name)
-        if words.get("since_last"):
+        if params.get("since_last"):
             yield SummaryPart(", only", "what is new since the last of this name")

@@ -22,12 +22,12 @@ def export_level(row: Export | HistoryJob) -> str:
 @register.filter
 def export_what(row: Export) -> str:
     """Return a description such as ``nightly: that touched orders, since 2026-11-19``."""
-    words = filter_text(TransactionFilter.from_words(shown_words(row))) or "all tables"
+    text = filter_text(TransactionFilter.from_words(shown_words(row))) or "all tables"
     if withholds_text(row):
-        words += ", narrowed by a text"
+        text += ", narrowed by a text"
     if row.words.get("transaction"):
-        words = f"transaction {row.words['transaction']}"
-    return f"{row.name}: {words}" if row.name else words
+        text = f"transaction {row.words['transaction']}"
+    return f"{row.name}: {text}" if row.name else text
 
 
 @register.filter
@@ -48,11 +48,11 @@ def took_words(row: Export | HistoryJob) -> str:
 @register.filter
 def history_what(row: HistoryJob) -> str:
     """Return a description such as ``public.orders, at 0/4E91C3D8``."""
-    words = row.words
-    tables = ", ".join(filter(None, str(words.get("tables") or "").split(",")))
-    text = words.get("table") or tables or words.get("life") or "everything"
-    for said, names in (("at", ("lsn", "time")), ("from", ("since", "from_lsn")),
+    params = row.words
+    tables = ", ".join(filter(None, str(params.get("tables") or "").split(",")))
+    text = params.get("table") or tables or params.get("life") or "everything"
+    for label, names in (("at", ("lsn", "time")), ("from", ("since", "from_lsn")),
                         ("to", ("until", "to_lsn"))):  # fmt: skip
-        if value := next(filter(None, map(words.get, names)), None):
-            text += f", {said} {value}"
+        if value := next(filter(None, map(params.get, names)), None):
+            text += f", {label} {value}"
     return text

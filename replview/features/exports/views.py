@@ -42,81 +42,81 @@ from replview.ui.shell import no_record
 from replview.ui.streaming import stream
 
 #: Session key of the result of the last test write.
-_TESTED = "export-tested"
-_TEST_HOLDS_SECONDS = 600
+_TEST_RESULT_KEY = "export-tested"
+_TEST_RESULT_SECONDS = 600
 
 
 @page(GET, role=OPERATOR, nav=Nav(group="Export", label="Exports", icon="export", one_slot=True))
 def exports_page(request: HttpRequest) -> HttpResponse:
     """Show the slice, its estimate and whether it can be exported; every state is a link."""
-    words = export_words(request.GET)
-    slot = _slot(words)
+    params = export_words(request.GET)
+    slot = _slot(params)
     if slot is None:
-        does = "writes history as Parquet"
-        return no_record(request, "Exports", "No slot to export.", does)
+        purpose = "writes history as Parquet"
+        return no_record(request, "Exports", "No slot to export.", purpose)
     # The scope in the header becomes the slot that is shown, also when none was chosen.
     if not request.GET.get("slot"):
         scope_to(request, slot)
-    return _render(request, slot, words)
+    return _render(request, slot, params)
 
 
 @page(POST, role=OPERATOR, nav="exports")
 def new(request: HttpRequest) -> HttpResponse:
     """Record a new export and redirect to its page; a refusal is shown in the form."""
-    words = export_words(request.POST)
-    slot = _slot(words)
+    params = export_words(request.POST)
+    slot = _slot(params)
     if slot is None:
         raise Http404("there is no slot")
     try:
         read_policy().check()
-        export_request = export_request_of(slot, words)
+        export_request = export_request_of(slot, params)
         row = ask(
             export_request,
-            words.get("to", "").strip() or default_target(export_request.slice),
+            params.get("to", "").strip() or default_target(export_request.slice),
             by=request.user.get_username(),
             how=Export.How.PAGE,
             anywhere=may_choose_anywhere(request.user),
             spark=spark_for(export_request),
         )
     except Refused as refused:
-        return _render(request, slot, words, refused=refused, status=422)
+        return _render(request, slot, params, refused=refused, status=422)
     return redirect("export", export_id=row.pk)
 
 
 @page(POST, role=OPERATOR)
 def test_target(request: HttpRequest) -> HttpResponse:
     """Write a small file to the target, read it back and delete it; the page shows the result."""
-    words = export_words(request.POST)
-    slot = _slot(words)
+    params = export_words(request.POST)
+    slot = _slot(params)
     if slot is None:
         raise Http404("there is no slot")
-    text = words.get("to", "").strip()
+    text = params.get("to", "").strip()
     try:
         policy = read_policy()
         policy.check()
-        text = text or default_target(export_request_of(slot, words).slice)
+        text = text or default_target(export_request_of(slot, params).slice)
         target = target_of(text, policy, anywhere=may_choose_anywhere(request.user))
-        found: dict[str, Any] = {"target": target, "ok": True, "cause": "", "remedy": ""}
+        result: dict[str, Any] = {"target": target, "ok": True, "cause": "", "remedy": ""}
         try:
             try_target(target)
         except Refused as refused:
-            found |= {"ok": False, "cause": refused.cause, "remedy": refused.remedy}
-        request.session[_TESTED] = found | {"at": timezone.now().isoformat()}
+            result |= {"ok": False, "cause": refused.cause, "remedy": refused.remedy}
+        request.session[_TEST_RESULT_KEY] = result | {"at": timezone.now().isoformat()}
     except Refused:
-        request.session.pop(_TESTED, None)  # the page says why, tested or not
-    return redirect(export_url(words))
+        request.session.pop(_TEST_RESULT_KEY, None)  # the page says why, tested or not
+    return redirect(export_url(params))
 
 
 @page(GET, role=OPERATOR, nav="exports", of={"export_id": Export}, record=ROWS)
 def export(request: HttpRequest, export_id: int) -> HttpResponse:
     """Show one export: its progress, then its files."""
     row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
-    if (anew := if_ended(request, row)) is not None:
-        return anew
+    if (reload := if_ended(request, row)) is not None:
+        return reload
     if row.slot is not None:
         scope_to(request, row.slot)
-    now = request.headers.get("HX-Request") == "true"
-    template = "exports/export_now.html" if now else "exports/export.html"
+    is_poll = request.headers.get("HX-Request") == "true"
+    template = "exports/export_now.html" if is_poll else "exports/export.html"
     record = read_record(row, read=request.GET.get("read", ""))
     return render(request, template, {"record": record})
 
@@ -137,7 +137,7 @@ def files(request: HttpRequest, export_id: int) -> HttpResponseBase:
     """Stream all files of a finished export as a zip, whatever their size."""
     row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
     try:
-        found = files_of(row)
+        paths = files_of(row)
     except Refused as refused:
         raise PermissionDenied(f"{refused.cause}. {refused.remedy}") from None
     except OSError:
@@ -145,10 +145,10 @@ def files(request: HttpRequest, export_id: int) -> HttpResponseBase:
     note(Action.DOWNLOADED, subject=f"export {row.pk}", tables=row.slice.get("tables") or (),
          source_id=row.slot.source_id if row.slot else None,
          details={"format": "parquet"})  # fmt: skip
-    answer = stream(request, zip_pieces(found), "application/zip")
-    answer["Content-Disposition"] = f'attachment; filename="export-{row.pk}.zip"'
-    answer["Cache-Control"], answer["X-Content-Type-Options"] = "no-store", "nosniff"
-    return answer
+    response = stream(request, zip_pieces(paths), "application/zip")
+    response["Content-Disposition"] = f'attachment; filename="export-{row.pk}.zip"'
+    response["Cache-Control"], response["X-Content-Type-Options"] = "no-store", "nosniff"
+    return response
 
 
 @page(GET, role=OPERATOR, of={"export_id": Export})
@@ -192,35 +192,35 @@ def allow(request: HttpRequest) -> HttpResponse:
 def _render(
     request: HttpRequest,
     slot: Slot,
-    words: dict[str, str],
+    params: dict[str, str],
     *,
     refused: Refused | None = None,
     status: int = 200,
 ) -> HttpResponse:
     tested, anywhere = _last_test(request), may_choose_anywhere(request.user)
-    page = read_export_page(slot, words, anywhere=anywhere, tested=None if refused else tested)
-    content = {
+    page = read_export_page(slot, params, anywhere=anywhere, tested=None if refused else tested)
+    context = {
         "page": page,
         "slot": slot,
         "refused": refused,
         "tested": tested if tested and tested.get("target") == page.target else None,
-        "slots": [str(one) for one in Slot.objects.select_related("source")],
+        "slots": [str(choice) for choice in Slot.objects.select_related("source")],
     }
-    return render(request, "exports/exports.html", content, status=status)
+    return render(request, "exports/exports.html", context, status=status)
 
 
 def _last_test(request: HttpRequest) -> dict[str, Any] | None:
     """Return the result of the last test write, unless it is too old."""
-    found: dict[str, Any] | None = request.session.get(_TESTED)
-    if found is None:
+    result: dict[str, Any] | None = request.session.get(_TEST_RESULT_KEY)
+    if result is None:
         return None
-    age = timezone.now() - datetime.fromisoformat(found["at"])
-    return found if age.total_seconds() < _TEST_HOLDS_SECONDS else None
+    age = timezone.now() - datetime.fromisoformat(result["at"])
+    return result if age.total_seconds() < _TEST_RESULT_SECONDS else None
 
 
-def _slot(words: dict[str, str]) -> Slot | None:
+def _slot(params: dict[str, str]) -> Slot | None:
     """Return the named slot. Raises ``Http404`` where there is none of that name."""
-    name = words.get("slot", "")
+    name = params.get("slot", "")
     slot = slot_asked_for(name)
     if slot is None and name:
         raise Http404(f"there is no slot {name!r}")

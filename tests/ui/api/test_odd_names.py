@@ -16,7 +16,7 @@ from django.test import Client
 from replview.access.visibility import reading_session
 from replview.access.withheld import Withheld
 from replview.features.erasure.queue import read_erasure_request
-from replview.features.exports.request import _tables
+from replview.features.exports.request import _table_names
 from replview.features.relations.tags import find_changes, transactions_touching
 from replview.live.filters import LiveFilter
 from replview.live.summaries import Summary
@@ -118,7 +118,7 @@ def test_two_tables_of_one_plain_name_are_told_apart_by_quotes(
     relation = Relation.objects.get(schema=NAMES[number][0], table=NAMES[number][1])
     wanted = TransactionFilter.from_words({"tables": name})
     exported = SimpleNamespace(
-        tables=_tables(record.slot, wanted.tables), incarnation_id=record.slot.incarnation_id
+        tables=_table_names(record.slot, wanted.tables), incarnation_id=record.slot.incarnation_id
     )
     assert relation_ids(connection.connection, exported) == [relation.pk]
     asked = read_erasure_request(record.slot, [(name, str(number))])
