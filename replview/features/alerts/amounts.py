@@ -7,14 +7,20 @@ from replview.features.alerts.kinds import Unit
 from replview.text.formats import NO_BREAK, UNITS, age_words, bytes_words
 from replview.text.problem import CodedProblem
 
-_SIZES = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4, "pb": 5}
-_TIMES = {
+_SIZE_POWERS = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4, "pb": 5}
+_UNIT_SECONDS = {
     "ms": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600,
     "hour": 3600, "d": 86400, "day": 86400,
 }  # fmt: skip
 _AMOUNT = re.compile(r"\s*(\d{1,15}(?:[.,]\d{1,6})?)\s*([a-zA-Z%]{0,7})\s*", re.ASCII)
 _SECONDS_LIMIT = 366 * 86400
 _BYTES_LIMIT = 1 << 60
+_HINTS = {
+    Unit.SHARE: "Write a share between 0 and 100 %, like 90 %",
+    Unit.BYTES: "Write a size with its unit, like 10 GB",
+    Unit.SECONDS: "Write a length of time with its unit, like 30 s, 5 min or 6 h",
+    Unit.YES_NO: "This kind has no threshold",
+}
 
 
 class AmountProblem(CodedProblem, ValueError):
@@ -31,20 +37,20 @@ def parse_amount(text: str, unit: Unit) -> float:
     """
     match = _AMOUNT.fullmatch(text)
     if match is None:
-        raise AmountProblem(_EXPECTED[unit])
-    number, word = float(match[1].replace(",", ".")), match[2].lower()
+        raise AmountProblem(_HINTS[unit])
+    number, unit_name = float(match[1].replace(",", ".")), match[2].lower()
     if unit == Unit.SHARE:
-        value = number if word == "" and number <= 1 else number / 100
-        known = word in ("", "%") and 0 < value <= 1
+        value = number if unit_name == "" and number <= 1 else number / 100
+        valid = unit_name in ("", "%") and 0 < value <= 1
     elif unit == Unit.BYTES:
-        value = number * 1024.0 ** _SIZES.get(word, 0)
-        known = word in _SIZES and 0 < value <= _BYTES_LIMIT
+        value = number * 1024.0 ** _SIZE_POWERS.get(unit_name, 0)
+        valid = unit_name in _SIZE_POWERS and 0 < value <= _BYTES_LIMIT
     else:
-        word = word if word in _TIMES else word.removesuffix("s")
-        value = number * _TIMES.get(word, 0)
-        known = word in _TIMES and value <= _SECONDS_LIMIT
-    if not known:
-        raise AmountProblem(_EXPECTED[unit])
+        unit_name = unit_name if unit_name in _UNIT_SECONDS else unit_name.removesuffix("s")
+        value = number * _UNIT_SECONDS.get(unit_name, 0)
+        valid = unit_name in _UNIT_SECONDS and value <= _SECONDS_LIMIT
+    if not valid:
+        raise AmountProblem(_HINTS[unit])
     return value
 
 
@@ -53,11 +59,11 @@ def amount_words(value: float | None, unit: Unit) -> str:
     if value is None:
         return "unknown"
     if unit == Unit.SHARE:
-        return f"{_figure(value * 100, 1)} %"
+        return f"{_format_number(value * 100, 1)} %"
     if unit == Unit.BYTES:
         return bytes_words(value).replace(NO_BREAK, " ")
     if unit == Unit.SECONDS and 0 < value < 10:
-        return f"{_figure(value, 1)} s"
+        return f"{_format_number(value, 1)} s"
     if unit == Unit.SECONDS:
         return age_words(value).replace(NO_BREAK, " ")
     return "yes" if value >= 1 else "no"
@@ -68,24 +74,16 @@ def exact_words(value: float | None, unit: Unit) -> str:
     if value is None:
         return ""
     if unit == Unit.SHARE:
-        return f"{_figure(value * 100, 4)} %"
+        return f"{_format_number(value * 100, 4)} %"
     if unit == Unit.BYTES:
         power = min(int(math.log(max(value, 1), 1024)), len(UNITS) - 1)
-        return f"{_figure(value / 1024**power, 6)} {UNITS[power]}"
-    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        return f"{_format_number(value / 1024**power, 6)} {UNITS[power]}"
+    for size, unit_name in ((86400, "d"), (3600, "h"), (60, "min")):
         if value >= size and value % size == 0:
-            return f"{value / size:.0f} {word}"
-    return f"{_figure(value, 3)} s"
+            return f"{value / size:.0f} {unit_name}"
+    return f"{_format_number(value, 3)} s"
 
 
-def _figure(number: float, digits: int) -> str:
+def _format_number(number: float, digits: int) -> str:
     text = f"{number:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-_EXPECTED = {
-    Unit.SHARE: "Write a share between 0 and 100 %, like 90 %",
-    Unit.BYTES: "Write a size with its unit, like 10 GB",
-    Unit.SECONDS: "Write a length of time with its unit, like 30 s, 5 min or 6 h",
-    Unit.YES_NO: "This kind has no threshold",
-}

@@ -56,7 +56,7 @@ BUILT_IN: tuple[dict[str, Any], ...] = (
 KEYS = frozenset(str(values["key"]) for values in BUILT_IN)
 
 
-def _known_keys() -> set[str]:
+def _existing_keys() -> set[str]:
     return set(AlertRule.objects.filter(key__in=KEYS).values_list("key", flat=True))
 
 
@@ -65,9 +65,9 @@ def own_rule(base: AlertRule, slot: WatchedSlot) -> AlertRule:
 
     If there is none, return an unsaved copy of ``base`` for the slot.
     """
-    known = AlertRule.objects.filter(overrides=base, slot=slot).first()
-    if known is not None:
-        return known
+    existing = AlertRule.objects.filter(overrides=base, slot=slot).first()
+    if existing is not None:
+        return existing
     own = AlertRule.objects.get(pk=base.pk)
     own.pk, own._state.adding = None, True
     own.overrides_id, own.slot = base.pk, slot
@@ -81,13 +81,13 @@ def ensure() -> None:
     A rule is recognised by its key, so all its other fields may be changed. A lock keeps processes
     that start together from inserting a rule twice.
     """
-    if len(_known_keys()) == len(KEYS):
+    if len(_existing_keys()) == len(KEYS):
         return
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [INSERT_LOCK])
-        known = _known_keys()
-        missing = [values for values in BUILT_IN if values["key"] not in known]
+        existing = _existing_keys()
+        missing = [values for values in BUILT_IN if values["key"] not in existing]
         AlertRule.objects.bulk_create(AlertRule(built_in=True, **values) for values in missing)
 
 

@@ -30,7 +30,7 @@ GIVE_UP_AFTER = dt.timedelta(days=1)
 _FIRST_PAUSE_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 3600.0
 #: Duration of a claim: longer than any attempt, even with slow name resolution.
-_CLAIM = dt.timedelta(seconds=60)
+_CLAIM_DURATION = dt.timedelta(seconds=60)
 #: Maximum length of one webhook's run; the next run continues.
 _RUN_SECONDS = 20.0
 _THREADS = 8
@@ -59,37 +59,39 @@ def claim_delivery(due: QuerySet[Delivery], until: dt.datetime) -> Delivery | No
     Nobody else gets the delivery before ``until``. None means that nothing is due.
     """
     with transaction.atomic():
-        unheld = due.select_for_update(skip_locked=True, of=("self",))
-        found = unheld.order_by("next_try_at", "pk").first()
-        if found is None:
+        unlocked = due.select_for_update(skip_locked=True, of=("self",))
+        delivery = unlocked.order_by("next_try_at", "pk").first()
+        if delivery is None:
             return None
-        found.attempts += 1
-        found.next_try_at = until
-        found.save(update_fields=["attempts", "next_try_at"])
+        delivery.attempts += 1
+        delivery.next_try_at = until
+        delivery.save(update_fields=["attempts", "next_try_at"])
     related = Delivery.objects.select_related(
         "webhook", "alert__rule", "alert__source", "alert__slot"
     )
-    return related.filter(pk=found.pk).first()
+    return related.filter(pk=delivery.pk).first()
 
 
 def deliver_due() -> list[Future[None]]:
     """Start delivering everything that is due, and return without waiting."""
     now = dt.datetime.now(dt.UTC)
     webhooks = set(due_deliveries(now).values_list("webhook_id", flat=True))
-    begun = []
+    futures = []
     for webhook_id in webhooks:
         with _lock:
             if webhook_id in _busy:
                 continue
             _busy.add(webhook_id)
-        begun.append(_pool.submit(_deliver_to, webhook_id))
-    return begun
+        futures.append(_pool.submit(_deliver_to, webhook_id))
+    return futures
 
 
 def deliver_next(webhook_id: int, now: dt.datetime | None = None) -> Delivery | None:
     """Try the webhook's first due delivery and return it, or None if none is due."""
     now = now or dt.datetime.now(dt.UTC)
-    delivery = claim_delivery(due_deliveries(now).filter(webhook_id=webhook_id), now + _CLAIM)
+    delivery = claim_delivery(
+        due_deliveries(now).filter(webhook_id=webhook_id), now + _CLAIM_DURATION
+    )
     if delivery is None:
         return None
     problem, status = try_once(delivery)
@@ -149,10 +151,10 @@ def try_once(delivery: Delivery) -> tuple[str, int | None]:
 
 def _deliver_to(webhook_id: int) -> None:
     """Deliver to the webhook in this thread, with a store connection that is closed again."""
-    ends = time.monotonic() + _RUN_SECONDS
+    ends_at = time.monotonic() + _RUN_SECONDS
     try:
         with orm_connection():
-            while time.monotonic() < ends and deliver_next(webhook_id) is not None:
+            while time.monotonic() < ends_at and deliver_next(webhook_id) is not None:
                 pass
     except Exception:
         log.exception("delivering to webhook %s failed", webhook_id)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _State = Alert.State
 #: Name of the setting that holds the time of the last evaluation.
 EVALUATED_AT = "alerts.evaluated_at"
-_MOVING = (
+_UPDATED_FIELDS = (
     "state", "fired_at", "over_since", "cleared_at", "message", "value_fired", "value_worst",
     "value_last", "rule_was", "detail", "source", "slot",
 )  # fmt: skip
@@ -52,12 +52,12 @@ def is_over(rule: AlertRule, value: float) -> bool:
     return value >= rule.clear_threshold if kind_of(rule).below else value < rule.clear_threshold
 
 
-def worse(rule: AlertRule, one: float | None, other: float | None) -> float | None:
+def worse(rule: AlertRule, first: float | None, second: float | None) -> float | None:
     """Return the worse of two values by the rule's direction; None only if both are unknown."""
-    known = [value for value in (one, other) if value is not None]
-    if not known:
+    values = [value for value in (first, second) if value is not None]
+    if not values:
         return None
-    return min(known) if kind_of(rule).below else max(known)
+    return min(values) if kind_of(rule).below else max(values)
 
 
 def begin(rule: AlertRule, subject: str, value: float | None, now: dt.datetime) -> Alert | None:
@@ -83,7 +83,7 @@ def advance(
         alert.value_last = value
         alert.value_worst = worse(rule, alert.value_worst, value)
     if gone or (value is not None and is_over(rule, value)):
-        _ending(alert, rule, now)
+        _end_condition(alert, rule, now)
         return
     alert.over_since = None
     if (
@@ -97,7 +97,7 @@ def advance(
         alert.value_fired = value
 
 
-def _ending(alert: Alert, rule: AlertRule, now: dt.datetime) -> None:
+def _end_condition(alert: Alert, rule: AlertRule, now: dt.datetime) -> None:
     if alert.over_since is None:
         alert.over_since = now
     over_seconds = (now - alert.over_since).total_seconds()
@@ -140,15 +140,15 @@ class Precedence:
 def evaluate(now: dt.datetime | None = None) -> list[Alert]:
     """Evaluate every rule once, and return the alerts that fired or were cleared."""
     now = now or dt.datetime.now(dt.UTC)
-    with one_evaluator() as mine:
-        if not mine:
+    with one_evaluator() as locked:
+        if not locked:
             return []
         try:
             with transaction.atomic():
-                changed = _evaluate(now, each=nullcontext)
+                changed = _evaluate(now, guard=nullcontext)
         except Exception:
             # Evaluate again with a savepoint per rule, so that only failing rules are skipped.
-            changed = _evaluate(now, each=_apart_and_logged)
+            changed = _evaluate(now, guard=_in_savepoint)
         # Pages warn when this time is too old.
         instance_settings.write(EVALUATED_AT, now.isoformat(), "")
         return changed
@@ -158,12 +158,12 @@ def evaluate(now: dt.datetime | None = None) -> list[Alert]:
 def one_evaluator() -> Iterator[bool]:
     """Open a transaction, and yield True if it got the evaluator's lock."""
     with transaction.atomic():
-        ((mine,),) = rows("SELECT pg_try_advisory_xact_lock(%s)", [EVALUATE_LOCK])
-        yield bool(mine)
+        ((locked,),) = rows("SELECT pg_try_advisory_xact_lock(%s)", [EVALUATE_LOCK])
+        yield bool(locked)
 
 
 @contextmanager
-def _apart_and_logged(rule: AlertRule) -> Iterator[None]:
+def _in_savepoint(rule: AlertRule) -> Iterator[None]:
     """Undo and log the failure of one rule alone; it is tried again next time."""
     try:
         with transaction.atomic():
@@ -174,11 +174,11 @@ def _apart_and_logged(rule: AlertRule) -> Iterator[None]:
 
 def _rules() -> list[AlertRule]:
     """Return all rules of known kinds; insert missing built-in rules first."""
-    rows = AlertRule.objects.select_related("slot")
-    if not {rule.key for rule in rows} >= built_in.KEYS:
+    rules = AlertRule.objects.select_related("slot")
+    if not {rule.key for rule in rules} >= built_in.KEYS:
         built_in.ensure()
-        rows = rows.all()
-    return [rule for rule in rows if _is_known(rule)]
+        rules = rules.all()
+    return [rule for rule in rules if _is_known(rule)]
 
 
 def _is_known(rule: AlertRule) -> bool:
@@ -190,7 +190,7 @@ def _is_known(rule: AlertRule) -> bool:
 
 
 def _evaluate(
-    now: dt.datetime, each: Callable[[AlertRule], AbstractContextManager[Any]]
+    now: dt.datetime, guard: Callable[[AlertRule], AbstractContextManager[Any]]
 ) -> list[Alert]:
     rules = _rules()
     overridden: dict[int, set[int]] = {}
@@ -204,39 +204,41 @@ def _evaluate(
     changed: list[Alert] = []
     precedence = Precedence()
     for rule in furthest_first(rules):
-        known, others = open_alerts.get(rule.pk, []), overridden.get(rule.pk, set())
-        with each(rule):
-            changed += _one_rule(rule, known, others, measures, now, precedence)
+        rule_alerts, overridden_slots = open_alerts.get(rule.pk, []), overridden.get(rule.pk, set())
+        with guard(rule):
+            changed += _evaluate_rule(
+                rule, rule_alerts, overridden_slots, measures, now, precedence
+            )
     return changed
 
 
-def _one_rule(
+def _evaluate_rule(
     rule: AlertRule,
-    known: list[Alert],
-    others: set[int],
+    open_alerts: list[Alert],
+    overridden: set[int],
     measures: Measures,
     now: dt.datetime,
     precedence: Precedence,
 ) -> list[Alert]:
-    for alert in known:
+    for alert in open_alerts:
         alert.rule = rule
     if not rule.enabled:
-        return _end_all(known, now)
+        return _end_all(open_alerts, now)
     if kind_of(rule).event:
-        begun, further = schema_changes.schema_changes(rule, others, now)
+        begun, further = schema_changes.schema_changes(rule, overridden, now)
         for alert in begun:
-            _describe(alert, rule)
+            _copy_rule(alert, rule)
         counted = {alert.pk for alert in further}
-        rested = schema_changes.end_rested((a for a in known if a.pk not in counted), now)
-        return _store(begun, [*further, *rested], [*begun, *rested], now)
+        ended = schema_changes.end_rested((a for a in open_alerts if a.pk not in counted), now)
+        return _store(begun, [*further, *ended], [*begun, *ended], now)
     run = _RuleRun(rule, now, precedence)
-    by_subject = {alert.subject: alert for alert in known}
-    for measured in measures.of(rule, others):
+    by_subject = {alert.subject: alert for alert in open_alerts}
+    for measured in measures.of(rule, overridden):
         if not precedence.stands_for(rule, measured.subject):
             run.take(measured, by_subject.pop(measured.subject, None))
     for alert in by_subject.values():
         run.end(alert)
-    precedence.note(rule, [*run.begun, *known])
+    precedence.note(rule, [*run.begun, *open_alerts])
     return _store(run.begun, run.moved, run.changed, now)
 
 
@@ -261,7 +263,7 @@ class _RuleRun:
             if alert is None:
                 return
             self.begun.append(alert)
-        elif _step(alert, self.rule, measured, self.now):
+        elif _advance_alert(alert, self.rule, measured, self.now):
             self.moved.append(alert)
         else:
             return
@@ -271,23 +273,23 @@ class _RuleRun:
         if alert.state == _State.FIRING and before == _State.PENDING:
             value = _finite(measured.value)
             alert.message = fired_message(self.rule, measured.name, value, measured.detail)
-            _describe(alert, self.rule)
+            _copy_rule(alert, self.rule)
             self.changed.append(alert)
         elif alert.state == _State.CLEARED and before == _State.FIRING:
             self.changed.append(alert)
 
     def end(self, alert: Alert) -> None:
         """End an alert because its subject is gone, or a more severe alert replaces it."""
-        was = alert.state
-        if graver := self.precedence.stands_for(self.rule, alert.subject):
-            alert.detail["over_because"] = f"“{graver.name}” replaces it now"
+        state_before = alert.state
+        if replacing := self.precedence.stands_for(self.rule, alert.subject):
+            alert.detail["over_because"] = f"“{replacing.name}” replaces it now"
         advance(alert, self.rule, None, self.now, gone=True)
         self.moved.append(alert)
-        if alert.state == _State.CLEARED and was == _State.FIRING:
+        if alert.state == _State.CLEARED and state_before == _State.FIRING:
             self.changed.append(alert)
 
 
-def _step(alert: Alert, rule: AlertRule, measured: Measured, now: dt.datetime) -> bool:
+def _advance_alert(alert: Alert, rule: AlertRule, measured: Measured, now: dt.datetime) -> bool:
     """Advance the alert; return False if nothing needs to be stored."""
     before = (alert.state, alert.value_last, alert.over_since)
     last, worst = alert.value_last, alert.value_worst
@@ -297,21 +299,21 @@ def _step(alert: Alert, rule: AlertRule, measured: Measured, now: dt.datetime) -
     return before != (alert.state, alert.value_last, alert.over_since)
 
 
-def _describe(alert: Alert, rule: AlertRule) -> None:
+def _copy_rule(alert: Alert, rule: AlertRule) -> None:
     """Copy the rule into the alert, because the rule may change while the alert is open."""
     names = ("name", "kind", "severity", "threshold", "clear_threshold", "hold_seconds",
              "clear_seconds")  # fmt: skip
     alert.rule_was = {name: getattr(rule, name) for name in names}
 
 
-def _end_all(known: list[Alert], now: dt.datetime) -> list[Alert]:
+def _end_all(alerts: list[Alert], now: dt.datetime) -> list[Alert]:
     changed = []
-    for alert in known:
+    for alert in alerts:
         if alert.state == _State.FIRING:
             alert.detail["over_because"] = "the rule was switched off"
             changed.append(alert)
         alert.state, alert.cleared_at = _State.CLEARED, now
-    return _store([], known, changed, now)
+    return _store([], alerts, changed, now)
 
 
 def _store(
@@ -323,9 +325,11 @@ def _store(
     forgotten = [a.pk for a in moved if a.state == _State.CLEARED and a.fired_at is None]
     if forgotten:
         Alert.objects.filter(pk__in=forgotten).delete()
-    kept = [alert for alert in moved if alert.fired_at is not None or alert.state != _State.CLEARED]
-    if kept:
-        Alert.objects.bulk_update(kept, _MOVING)
+    remaining = [
+        alert for alert in moved if alert.fired_at is not None or alert.state != _State.CLEARED
+    ]
+    if remaining:
+        Alert.objects.bulk_update(remaining, _UPDATED_FIELDS)
     for alert in changed:
         messages.announce(alert, now)
     return changed

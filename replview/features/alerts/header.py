@@ -27,7 +27,7 @@ from replview.ui.shell_parts import Shell
 _NEWS_SECONDS = 60
 _NEWS_READ_EVERY_SECONDS = 2
 #: Maximum number of alerts in the news.
-_MOST_NEWS = 50
+_NEWS_LIMIT = 50
 _NEWS_KEY = "recent-alerts"
 #: Seconds that the shared fleet is cached: less than the pause between two requests of a page, but
 #: longer with many slots, so that reading them takes at most a 20th of a process's time.
@@ -35,22 +35,22 @@ _FLEET_SECONDS, _FLEET_MOST_SECONDS, _FLEET_PART = 2, 10, 20
 _FLEET_KEY = "shared-fleet"
 _lock = threading.Lock()
 _numbers = itertools.count(1)
-_held: tuple[int, Fleet] | None = None
+_cached_fleet: tuple[int, Fleet] | None = None
 
 
 def read_shared_fleet() -> Fleet:
     """Return the fleet, at most a few seconds old; one thread reads while others wait."""
-    global _held
+    global _cached_fleet
     if seen_sources() is not None:
         return read_fleet()
     with _lock:
         # Cache only a number, whose expiry limits the age: pickling the fleet would be slow.
-        if _held is not None and cache.get(_FLEET_KEY) == _held[0]:
-            return _held[1]
-        began = time.thread_time()
+        if _cached_fleet is not None and cache.get(_FLEET_KEY) == _cached_fleet[0]:
+            return _cached_fleet[1]
+        started = time.thread_time()
         number, fleet = next(_numbers), read_fleet()
-        _held = (number, fleet)
-        seconds = int(_FLEET_PART * (time.thread_time() - began))
+        _cached_fleet = (number, fleet)
+        seconds = int(_FLEET_PART * (time.thread_time() - started))
         cache.set(_FLEET_KEY, number, min(max(seconds, _FLEET_SECONDS), _FLEET_MOST_SECONDS))
         return fleet
 
@@ -94,30 +94,30 @@ def read_header(request: HttpRequest) -> HeaderNow:
 def read_news() -> list[RecentAlert]:
     """Return the alerts that fired or were cleared lately, the newest last."""
     if seen_sources() is not None:  # the account sees only some sources: do not use the cache
-        return _read(timezone.now())
+        return _read_recent(timezone.now())
     news: list[RecentAlert] | None = cache.get(_NEWS_KEY)
     if news is None:
-        news = _read(timezone.now())
+        news = _read_recent(timezone.now())
         cache.set(_NEWS_KEY, news, _NEWS_READ_EVERY_SECONDS)
     return news
 
 
-def _read(now: dt.datetime) -> list[RecentAlert]:
+def _read_recent(now: dt.datetime) -> list[RecentAlert]:
     since = now - dt.timedelta(seconds=_NEWS_SECONDS)
-    lately = Q(fired_at__gte=since) | Q(cleared_at__gte=since, fired_at__isnull=False)
-    rows = Alert.objects.filter(lately).select_related("rule", "source", "slot").order_by("-pk")
-    found = []
-    for row in rows[:_MOST_NEWS]:
-        line = AlertLine(row, now)
-        at = None if line.firing else row.cleared_at
-        found.append(
+    recent = Q(fired_at__gte=since) | Q(cleared_at__gte=since, fired_at__isnull=False)
+    alerts = Alert.objects.filter(recent).select_related("rule", "source", "slot").order_by("-pk")
+    news = []
+    for alert in alerts[:_NEWS_LIMIT]:
+        line = AlertLine(alert, now)
+        cleared_at = None if line.firing else alert.cleared_at
+        news.append(
             RecentAlert(
-                key=f"{row.pk}-{row.state}",
-                at=at or row.fired_at or now,
+                key=f"{alert.pk}-{alert.state}",
+                at=cleared_at or alert.fired_at or now,
                 level=line.level,
                 over=not line.firing,
                 words=line.over_sentence or line.sentence,
                 url=line.url,
             )
         )
-    return sorted(found, key=attrgetter("at"))
+    return sorted(news, key=attrgetter("at"))

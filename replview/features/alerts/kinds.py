@@ -6,6 +6,8 @@ from enum import StrEnum
 from replview.store.models import AlertRule
 from replview.store.receiver_workers import SLOTS_PER_WORKER
 
+_K = AlertRule.Kind
+
 
 class Unit(StrEnum):
     """The unit of a rule's threshold and of the measured values."""
@@ -54,8 +56,6 @@ class AlertKind:
         """Return whether a rule of this kind measures slots."""
         return self.of in (Subject.SLOT, Subject.OUR_SLOT)
 
-
-_K = AlertRule.Kind
 
 KINDS: dict[str, AlertKind] = {
     _K.SLOT_LOST: AlertKind(

@@ -16,11 +16,9 @@ from replview.store.models.seen import seen_sources
 from replview.text.formats import NO_BREAK, age_words
 
 #: Time that the lag charts show before an alert began and after it was cleared.
-_AROUND = dt.timedelta(minutes=10)
-
-
+_CHART_MARGIN = dt.timedelta(minutes=10)
 #: Names of an alert's details that its page shows elsewhere.
-_NOT_DETAILS = ("name", "relation", "event", "version", "over_because", "quarantine")
+_HIDDEN_DETAILS = ("name", "relation", "event", "version", "over_because", "quarantine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +76,17 @@ class AlertLine:
     @property
     def fired(self) -> str:
         """Return in words the value at which the alert fired."""
-        return self._words(self.alert.value_fired)
+        return self._amount_text(self.alert.value_fired)
 
     @property
     def worst(self) -> str:
         """Return the worst value in words."""
-        return self._words(self.alert.value_worst)
+        return self._amount_text(self.alert.value_worst)
 
     @property
     def last(self) -> str:
         """Return the last value in words."""
-        return self._words(self.alert.value_last)
+        return self._amount_text(self.alert.value_last)
 
     @property
     def value(self) -> str:
@@ -104,8 +102,8 @@ class AlertLine:
         threshold = self.alert.rule_was.get("threshold")
         if threshold is None:
             return ""
-        words = self._words(threshold)
-        return f"below {words}" if self.kind.below else f"from {words} on"
+        amount = self._amount_text(threshold)
+        return f"below {amount}" if self.kind.below else f"from {amount} on"
 
     @property
     def duration(self) -> str:
@@ -128,8 +126,8 @@ class AlertLine:
         """Return the address of the slot's charts around that time; empty without a slot."""
         if self.alert.slot is None or self.alert.source is None:
             return ""
-        since = self.alert.began_at - _AROUND
-        until = min((self.alert.cleared_at or self.now) + _AROUND, self.now)
+        since = self.alert.began_at - _CHART_MARGIN
+        until = min((self.alert.cleared_at or self.now) + _CHART_MARGIN, self.now)
         query = {
             "slot": f"{self.alert.source.name}/{self.alert.slot.name}",
             "from": f"{since:%Y-%m-%dT%H:%M:%SZ}",
@@ -160,28 +158,28 @@ class AlertLine:
     @property
     def details(self) -> list[tuple[str, str]]:
         """Return further values of the alert as (name, text)."""
-        shown = []
+        details = []
         for name, value in self.alert.detail.items():
-            if name in _NOT_DETAILS or value in (None, "", [], {}):
+            if name in _HIDDEN_DETAILS or value in (None, "", [], {}):
                 continue
-            what, is_bytes, per_second = name.partition("_bytes")
+            label, is_bytes, per_second = name.partition("_bytes")
             if is_bytes:
                 text = amount_words(float(value), Unit.BYTES) + ("/s" if per_second else "")
             else:
-                text = _moment(str(value))[:200]
-            shown.append((what.replace("_", " "), text))
-        return shown
+                text = _moment_text(str(value))[:200]
+            details.append((label.replace("_", " "), text))
+        return details
 
-    def _words(self, value: float | None) -> str:
+    def _amount_text(self, value: float | None) -> str:
         return amount_words(value, self.kind.unit).replace(" ", NO_BREAK)
 
 
-def _moment(text: str) -> str:
+def _moment_text(text: str) -> str:
     try:
-        at = dt.datetime.fromisoformat(text)
+        moment = dt.datetime.fromisoformat(text)
     except ValueError:
         return text
-    return f"{at.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC" if at.tzinfo else text
+    return f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC" if moment.tzinfo else text
 
 
 @dataclass(slots=True)
@@ -210,13 +208,13 @@ class RuleRow:
     @property
     def waits(self) -> str:
         """Return the delays, such as ``held for 6 s, over for 6 s``; empty if there are none."""
-        held, over = (
+        hold, clear = (
             amount_words(seconds, Unit.SECONDS).replace(" ", NO_BREAK)
             for seconds in (self.rule.hold_seconds, self.rule.clear_seconds)
         )
-        words = [f"held for {held}"] if self.rule.hold_seconds else []
-        words += [f"over for {over}"] if self.rule.clear_seconds else []
-        return ", ".join(words)
+        texts = [f"held for {hold}"] if self.rule.hold_seconds else []
+        texts += [f"over for {clear}"] if self.rule.clear_seconds else []
+        return ", ".join(texts)
 
 
 def condition_words(rule: AlertRule) -> str:
@@ -226,14 +224,14 @@ def condition_words(rule: AlertRule) -> str:
         return "not evaluated"
     if kind.unit == Unit.YES_NO:
         return ", ".join(rule.tables) if kind.event and rule.tables else "when it happens"
-    at, over = (
+    threshold, clear_threshold = (
         amount_words(value, kind.unit).replace(" ", NO_BREAK)
         for value in (rule.threshold, rule.clear_threshold)
     )
-    words = f"below {at}" if kind.below else f"from {at} on"
+    text = f"below {threshold}" if kind.below else f"from {threshold} on"
     if rule.clear_threshold is not None and rule.clear_threshold != rule.threshold:
-        words += f", over {'from' if kind.below else 'below'} {over}"
-    return words
+        text += f", over {'from' if kind.below else 'below'} {clear_threshold}"
+    return text
 
 
 def out_of_reach(rule: AlertRule) -> str:
@@ -252,9 +250,9 @@ def rule_rows() -> list[RuleRow]:
     rules = AlertRule.objects.select_related("slot__source").annotate(firing=firing)
     # Built-in rules first, in their original order.
     rules = rules.order_by("-built_in", "pk")
-    found = {rule.pk: RuleRow(rule, rule.firing) for rule in rules}
-    for row in found.values():
-        base = found.get(row.rule.overrides_id or 0)
+    rows_by_rule = {rule.pk: RuleRow(rule, rule.firing) for rule in rules}
+    for row in rows_by_rule.values():
+        base = rows_by_rule.get(row.rule.overrides_id or 0)
         if base is not None:
             base.own.append(row)
-    return [row for row in found.values() if row.rule.overrides_id not in found]
+    return [row for row in rows_by_rule.values() if row.rule.overrides_id not in rows_by_rule]

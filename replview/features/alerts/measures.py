@@ -43,133 +43,146 @@ class Measured:
 
 def of_slots(kind: str, snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield what ``health.conditions`` measures of existing slots that are not lost."""
-    rows = [row for row in _present(snapshot) if conditions.concerns(kind, row, own_rule=True)]
-    for row in rows:
-        seen = conditions.Observation(
+    watched_slots = [
+        watched
+        for watched in _present(snapshot)
+        if conditions.concerns(kind, watched, own_rule=True)
+    ]
+    for watched in watched_slots:
+        observation = conditions.Observation(
             at=snapshot.now,
-            facts=row.facts if _fresh(snapshot, row) else {},
-            inactive_since=row.inactive_since,
-            growth=_growth(snapshot, row) if kind == _K.TIME_TO_LOSS else None,
+            facts=watched.facts if _fresh(snapshot, watched) else {},
+            inactive_since=watched.inactive_since,
+            growth=_growth(snapshot, watched) if kind == _K.TIME_TO_LOSS else None,
         )
         yield _of_slot(
-            row,
-            conditions.MEASURES[kind](row, seen),
-            detail=_detail(kind, row, seen),
-            only_own_rule=not conditions.concerns(kind, row, own_rule=False),
+            watched,
+            conditions.MEASURES[kind](watched, observation),
+            detail=_detail(kind, watched, observation),
+            only_own_rule=not conditions.concerns(kind, watched, own_rule=False),
         )
 
 
-def _growth(snapshot: StoreSnapshot, row: WatchedSlot) -> tuple[float, float, float] | None:
-    pace = snapshot.paces.get(row.pk)
+def _growth(snapshot: StoreSnapshot, watched: WatchedSlot) -> tuple[float, float, float] | None:
+    pace = snapshot.paces.get(watched.pk)
     if pace is None or pace.growth is None or pace.between is None:
         return None
     return pace.growth, *pace.between
 
 
-def _detail(kind: str, row: WatchedSlot, seen: conditions.Observation) -> dict[str, object]:
-    retained = seen.number("retained_wal_bytes")
+def _detail(
+    kind: str, watched: WatchedSlot, observation: conditions.Observation
+) -> dict[str, object]:
+    retained = observation.number("retained_wal_bytes")
     if kind == _K.RETAINED_SHARE:
-        return {"retained_wal_bytes": retained, "limit_bytes": conditions.share_limit_bytes(row)}
+        return {
+            "retained_wal_bytes": retained,
+            "limit_bytes": conditions.share_limit_bytes(watched),
+        }
     if kind == _K.TIME_TO_LOSS:
-        return _loss_detail(row, seen)
+        return _loss_detail(watched, observation)
     if kind == _K.SLOT_INACTIVE:
-        return {"inactive_since": row.inactive_since and row.inactive_since.isoformat()}
+        return {"inactive_since": watched.inactive_since and watched.inactive_since.isoformat()}
     return {}
 
 
-def _loss_detail(row: WatchedSlot, seen: conditions.Observation) -> dict[str, object]:
+def _loss_detail(watched: WatchedSlot, observation: conditions.Observation) -> dict[str, object]:
     """Return an alert's details of a loss: the numbers, and the limit reached first."""
-    loss = conditions.time_to_loss(row.source, seen.reading(row), row.slot)
+    loss = conditions.time_to_loss(watched.source, observation.reading(watched), watched.slot)
     detail: dict[str, object] = {
-        "retained_wal_bytes": seen.number("retained_wal_bytes"),
-        "growth_bytes_per_second": seen.growth and seen.growth[0],
+        "retained_wal_bytes": observation.number("retained_wal_bytes"),
+        "growth_bytes_per_second": observation.growth and observation.growth[0],
         "span": loss.span if loss is not None else "",
         "lost_by": loss.by if loss is not None else "",
     }
-    timeout = conditions.idle_timeout(row.source)
+    timeout = conditions.idle_timeout(watched.source)
     return detail if timeout is None else {**detail, "idle_timeout_seconds": timeout}
 
 
 def slot_lost(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield 1 for a lost slot, else 0; our own slot that is gone while it should run is lost."""
-    for row in snapshot.slots:
-        if row.gone_at is not None:
-            ours = row.slot
-            if ours is not None and ours.problem_code == DROPPED:
-                yield _of_slot(row, 1.0, detail={"reason": "dropped at its WAL budget"})
-            elif ours is not None and ours.desired == Slot.Desired.RUNNING and not ours.temporary:
-                yield _of_slot(row, 1.0, detail={"reason": "gone"})
+    for watched in snapshot.slots:
+        if watched.gone_at is not None:
+            slot = watched.slot
+            if slot is not None and slot.problem_code == DROPPED:
+                yield _of_slot(watched, 1.0, detail={"reason": "dropped at its WAL budget"})
+            elif slot is not None and slot.desired == Slot.Desired.RUNNING and not slot.temporary:
+                yield _of_slot(watched, 1.0, detail={"reason": "gone"})
             continue
-        reason = conditions.lost_reason(row.facts, row.source.server_version) or None
-        value = float(reason is not None) if reason or _fresh(snapshot, row) else None
-        detail = {"reason": reason, "wal_status": row.facts.get("wal_status")}
-        yield _of_slot(row, value, detail=detail)
+        reason = conditions.lost_reason(watched.facts, watched.source.server_version) or None
+        value = float(reason is not None) if reason or _fresh(snapshot, watched) else None
+        detail = {"reason": reason, "wal_status": watched.facts.get("wal_status")}
+        yield _of_slot(watched, value, detail=detail)
 
 
 def unsafe_failover(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield for each failover slot 1 if its server does not wait for standbys, else 0."""
-    for row in _present(snapshot):
-        look = snapshot.looks.get(row.source_id)
-        if row.facts.get("failover") is not True or row.facts.get("synced") is True:
+    for watched in _present(snapshot):
+        look = snapshot.looks.get(watched.source_id)
+        if watched.facts.get("failover") is not True or watched.facts.get("synced") is True:
             continue
         fresh = look is not None and snapshot.fresh(look.looked_at)
         holders = (look.holders or {}) if look is not None and fresh else {}
         names = (holders.get("failover_settings") or {}).get("synchronized_standby_slots")
-        yield _of_slot(row, None if names is None else float(not str(names).strip()))
+        yield _of_slot(watched, None if names is None else float(not str(names).strip()))
 
 
 def _present(snapshot: StoreSnapshot) -> Iterator[WatchedSlot]:
     """Yield the slots that exist and are not lost."""
-    for row in snapshot.slots:
-        if row.gone_at is None and not conditions.lost_reason(row.facts, row.source.server_version):
-            yield row
+    for watched in snapshot.slots:
+        if watched.gone_at is None and not conditions.lost_reason(
+            watched.facts, watched.source.server_version
+        ):
+            yield watched
 
 
-def _fresh(snapshot: StoreSnapshot, row: WatchedSlot) -> bool:
-    return snapshot.fresh(row.last_seen_at)
+def _fresh(snapshot: StoreSnapshot, watched: WatchedSlot) -> bool:
+    return snapshot.fresh(watched.last_seen_at)
 
 
-def _of_slot(row: WatchedSlot, value: float | None, **more: Any) -> Measured:
+def _of_slot(watched: WatchedSlot, value: float | None, **fields: Any) -> Measured:
     return Measured(
-        subject=f"slot:{row.pk}",
+        subject=f"slot:{watched.pk}",
         value=value,
-        name=f"{row.source.name}/{row.name}",
-        source_id=row.source_id,
-        slot_id=row.pk,
-        **more,
+        name=f"{watched.source.name}/{watched.name}",
+        source_id=watched.source_id,
+        slot_id=watched.pk,
+        **fields,
     )
 
 
 def of_oldest(
-    part: str, began: str, names: tuple[str, ...], snapshot: StoreSnapshot
+    column: str, start_field: str, detail_fields: tuple[str, ...], snapshot: StoreSnapshot
 ) -> Iterator[Measured]:
     """Yield for each source the age in seconds of its oldest transaction, or 0.
 
-    ``part`` is ``prepared`` or ``running``, and ``began`` names the start time in its rows. A role
-    that may not see other sessions gets no start times for them. Then only visible transactions
-    count, and if there are none, the value is unknown.
+    ``column`` is ``prepared`` or ``running``, and ``start_field`` names the start time in its rows.
+    A role that may not see other sessions gets no start times for them. Then only visible
+    transactions count, and if there are none, the value is unknown.
     """
     for source in snapshot.servers:
         look = snapshot.looks.get(source.pk)
         fresh = look is not None and snapshot.fresh(look.looked_at)
-        rows: list[dict[str, Any]] | None = getattr(look, part) if fresh else None
-        known = [
-            (dt.datetime.fromisoformat(row[began]), row) for row in rows or () if row.get(began)
+        rows: list[dict[str, Any]] | None = getattr(look, column) if fresh else None
+        started = [
+            (dt.datetime.fromisoformat(row[start_field]), row)
+            for row in rows or ()
+            if row.get(start_field)
         ]
-        if not known:
+        if not started:
             yield _of_source(source, None if rows is None or rows else 0.0)
             continue
-        since, oldest = min(known, key=lambda pair: pair[0])
-        detail = {name: oldest.get(name) for name in names}
-        if part == "prepared":
+        since, oldest = min(started, key=lambda pair: pair[0])
+        detail = {name: oldest.get(name) for name in detail_fields}
+        if column == "prepared":
             detail["prepared"] = len(rows or ())
         yield _of_source(source, max((snapshot.now - since).total_seconds(), 0.0), detail=detail)
 
 
 def source_unreachable(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield the seconds since each source last answered; 0 if it answers."""
-    silent = [source.pk for source in snapshot.sources if source.problem_code]
-    reached = snapshot.reached_at(silent) if silent else {}
+    silent_ids = [source.pk for source in snapshot.sources if source.problem_code]
+    reached = snapshot.reached_at(silent_ids) if silent_ids else {}
     for source in snapshot.sources:
         # Without recent samples the state is unknown.
         value = 0.0 if snapshot.fresh(source.checked_at) else None
@@ -179,9 +192,9 @@ def source_unreachable(snapshot: StoreSnapshot) -> Iterator[Measured]:
         yield _of_source(source, value, detail={"problem": source.problem_code})
 
 
-def _of_source(source: Source, value: float | None, **more: Any) -> Measured:
+def _of_source(source: Source, value: float | None, **fields: Any) -> Measured:
     return Measured(
-        subject=f"source:{source.pk}", value=value, name=source.name, source_id=source.pk, **more
+        subject=f"source:{source.pk}", value=value, name=source.name, source_id=source.pk, **fields
     )
 
 
@@ -233,7 +246,7 @@ def store_size(snapshot: StoreSnapshot) -> Iterator[Measured]:
     yield Measured(subject="store", value=size / budget, name="The store", detail=detail)
 
 
-def _of_our_slot(slot: Slot, value: float | None, **more: Any) -> Measured:
+def _of_our_slot(slot: Slot, value: float | None, **fields: Any) -> Measured:
     watched = getattr(slot, "watched", None)
     return Measured(
         subject=f"slot:{slot.pk}",
@@ -241,7 +254,7 @@ def _of_our_slot(slot: Slot, value: float | None, **more: Any) -> Measured:
         name=str(slot),
         source_id=slot.source_id,
         slot_id=watched.pk if watched is not None else None,
-        **more,
+        **fields,
     )
 
 
@@ -267,21 +280,25 @@ class Measures:
     """The measured values; each kind is measured once for all its rules."""
 
     snapshot: StoreSnapshot
-    _found: dict[str, list[Measured]] = field(default_factory=dict)
+    _by_kind: dict[str, list[Measured]] = field(default_factory=dict)
 
     def of(self, rule: AlertRule, overridden: set[int]) -> list[Measured]:
         """Return the values for this rule, without slots that have a rule of their own."""
-        if rule.kind not in self._found:
-            measured = _MEASURES[rule.kind](self.snapshot)
-            self._found[rule.kind] = [self._named_fully(one) for one in measured]
-        found = self._found[rule.kind]
+        if rule.kind not in self._by_kind:
+            results = _MEASURES[rule.kind](self.snapshot)
+            self._by_kind[rule.kind] = [self._named_fully(measured) for measured in results]
+        values = self._by_kind[rule.kind]
         if rule.slot_id is not None:
-            return [one for one in found if one.slot_id == rule.slot_id]
-        return [one for one in found if one.slot_id not in overridden and not one.only_own_rule]
+            return [measured for measured in values if measured.slot_id == rule.slot_id]
+        return [
+            measured
+            for measured in values
+            if measured.slot_id not in overridden and not measured.only_own_rule
+        ]
 
     def _named_fully(self, measured: Measured) -> Measured:
         """Add to the details the slot's names through other sources of the same server."""
-        also = self.snapshot.also_seen_as.get(measured.slot_id) if measured.slot_id else None
-        if not also:
+        other_names = self.snapshot.also_seen_as.get(measured.slot_id) if measured.slot_id else None
+        if not other_names:
             return measured
-        return replace(measured, detail={**measured.detail, "also_seen_as": ", ".join(also)})
+        return replace(measured, detail={**measured.detail, "also_seen_as": ", ".join(other_names)})

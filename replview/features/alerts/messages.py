@@ -16,7 +16,7 @@ from replview.store.receiver_workers import SLOTS_PER_WORKER
 from replview.store.slot_log import add_line, after_seq
 
 _K = AlertRule.Kind
-_LOST = {
+_LOSS_REASONS = {
     "wal_removed": "the source removed WAL that it still needed",
     # The server has not reported its reason yet.
     "lost": "the source removed WAL that it still needed",
@@ -36,19 +36,19 @@ def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[
     return {
         _K.RETAINED_WAL: f"{name} retains {amount} of WAL, and nothing limits it.",
         _K.RETAINED_SHARE: f"{name} retains {amount} of what it may"
-        f"{_of(detail, 'retained_wal_bytes', 'limit_bytes')}.",
-        _K.TIME_TO_LOSS: f"{name} {_loss(value, amount, detail)}.",
+        f"{_sizes_text(detail, 'retained_wal_bytes', 'limit_bytes')}.",
+        _K.TIME_TO_LOSS: f"{name} {_loss_text(value, amount, detail)}.",
         _K.LAG: f"{name} lags by {amount}.",
-        _K.RECEIVER_DOWN: f"{name} has had no working receiver for {amount}{_no_room(detail)}.",
+        _K.RECEIVER_DOWN: f"{name} has had no working receiver for {amount}{_down_reason(detail)}.",
         _K.SLOT_LOST: f"{name} is lost: "
-        f"{_LOST.get(reason, reason or 'the server does not say why')}.",
+        f"{_LOSS_REASONS.get(reason, reason or 'the server does not say why')}.",
         _K.SLOT_INACTIVE: f"{name} has had no consumer for {amount}.",
         _K.PREPARED_AGE: f"A prepared transaction on {name} has been open for {amount}.",
         _K.LONG_TRANSACTION: f"A transaction on {name} has been running for {amount}.",
-        _K.SOURCE_UNREACHABLE: f"{name} has not answered for {amount}{_problem(detail)}.",
+        _K.SOURCE_UNREACHABLE: f"{name} has not answered for {amount}{_problem_text(detail)}.",
         _K.POISON_CHANGE: f"{name} is stopped by a change that could not be stored.",
         _K.STORE_SIZE: f"{name} has used {amount} of its budget"
-        f"{_of(detail, 'store_bytes', 'budget_bytes')}.",
+        f"{_sizes_text(detail, 'store_bytes', 'budget_bytes')}.",
         _K.UNSAFE_FAILOVER: f"A failover of {name} is not safe: synchronized_standby_slots is "
         "empty.",
         _K.PUBLISHED_TABLES: f"{name}: {detail.get('lapse')}",
@@ -59,55 +59,55 @@ def cleared_sentence(alert: Alert) -> str:
     """Return the sentence for a cleared alert: its worst value, and the reason or the duration."""
     began, ended = alert.fired_at or alert.began_at, alert.cleared_at
     seconds = (ended - began).total_seconds() if ended is not None else None
-    because = alert.detail.get("over_because")
-    why = f"because {because}" if because else f"after {amount_words(seconds, Unit.SECONDS)}"
+    reason = alert.detail.get("over_because")
+    end_text = f"because {reason}" if reason else f"after {amount_words(seconds, Unit.SECONDS)}"
     kind = kind_of(alert.rule)
     name = str(alert.rule_was.get("name") or alert.rule.name)
     worst = ""
     if kind.unit != Unit.YES_NO and alert.value_worst is not None:
         worst = f", at worst {amount_words(alert.value_worst, kind.unit)}"
-    what = alert.detail.get("name", "")
-    return f"{name}, {what}: over {why}{worst}."
+    subject = alert.detail.get("name", "")
+    return f"{name}, {subject}: over {end_text}{worst}."
 
 
-def _of(detail: dict[str, Any], part: str, whole: str) -> str:
+def _sizes_text(detail: dict[str, Any], part: str, whole: str) -> str:
     if detail.get(part) is None or detail.get(whole) is None:
         return ""
     sizes = [amount_words(detail[key], Unit.BYTES) for key in (part, whole)]
     return f" ({sizes[0]} of {sizes[1]})"
 
 
-def _pace(detail: dict[str, Any]) -> str:
+def _growth_text(detail: dict[str, Any]) -> str:
     pace = detail.get("growth_bytes_per_second")
     return f": retained WAL grows by {amount_words(pace, Unit.BYTES)}/s" if pace else ""
 
 
-def _loss(value: float | None, amount: str, detail: dict[str, Any]) -> str:
+def _loss_text(value: float | None, amount: str, detail: dict[str, Any]) -> str:
     """Return the words that say when and why a slot will be lost."""
-    by = detail.get("lost_by")
-    if by == BY_IDLE:
+    lost_by = detail.get("lost_by")
+    if lost_by == BY_IDLE:
         timeout = amount_words(detail.get("idle_timeout_seconds"), Unit.SECONDS)
-        why = f": it has no consumer, and {BY_IDLE} is {timeout}"
+        cause = f": it has no consumer, and {BY_IDLE} is {timeout}"
     else:
-        why = _pace(detail)
-    if value == 0 and by in (BY_IDLE, BY_SERVER):
-        return f"is lost at the source's next checkpoint{why}"
-    return f"will be lost in about {amount}{_span(detail)}{why}"
+        cause = _growth_text(detail)
+    if value == 0 and lost_by in (BY_IDLE, BY_SERVER):
+        return f"is lost at the source's next checkpoint{cause}"
+    return f"will be lost in about {amount}{_span_text(detail)}{cause}"
 
 
-def _span(detail: dict[str, Any]) -> str:
+def _span_text(detail: dict[str, Any]) -> str:
     return f" ({detail['span']})" if detail.get("span") else ""
 
 
-def _problem(detail: dict[str, Any]) -> str:
+def _problem_text(detail: dict[str, Any]) -> str:
     problem = str(detail.get("problem") or "").replace("_", " ")
     return f" ({problem})" if problem else ""
 
 
-def _no_room(detail: dict[str, Any]) -> str:
+def _down_reason(detail: dict[str, Any]) -> str:
     """Return why the slot has no receiver: all workers are full, or the slot's problem."""
     if not detail.get("full_workers"):
-        return _problem(detail)
+        return _problem_text(detail)
     return f": every worker has its {SLOTS_PER_WORKER} slots; add a worker"
 
 
@@ -120,10 +120,10 @@ def announce(alert: Alert, now: dt.datetime) -> None:
         for webhook in Webhook.objects.filter(enabled=True)
         if not webhook.severities or severity in webhook.severities
     )
-    _log(alert, event, now)
+    _log_at_slot(alert, event, now)
 
 
-def _log(alert: Alert, event: str, now: dt.datetime) -> None:
+def _log_at_slot(alert: Alert, event: str, now: dt.datetime) -> None:
     if alert.slot_id is None:
         return
     # A slot that replview receives has the same id as its watched slot.
@@ -147,7 +147,7 @@ def body_of(delivery: Delivery) -> bytes:
         "event": delivery.event,
         "at": delivery.created_at,
         "message": sentence_of(delivery),
-        "alert": None if delivery.alert is None else _alert(delivery.alert),
+        "alert": None if delivery.alert is None else _alert_json(delivery.alert),
     }
     return orjson.dumps(message, option=orjson.OPT_UTC_Z)
 
@@ -165,20 +165,20 @@ def sentence_of(delivery: Delivery) -> str:
     return cleared_sentence(alert) if delivery.event == CLEARED else alert.message
 
 
-def _alert(alert: Alert) -> dict[str, object]:
-    was = alert.rule_was
-    kind = KINDS.get(str(was.get("kind")))
+def _alert_json(alert: Alert) -> dict[str, object]:
+    rule = alert.rule_was
+    kind = KINDS.get(str(rule.get("kind")))
     return {
         "id": alert.pk,
-        "rule": was.get("name"),
-        "kind": was.get("kind"),
-        "severity": was.get("severity"),
+        "rule": rule.get("name"),
+        "kind": rule.get("kind"),
+        "severity": rule.get("severity"),
         "state": alert.state,
         "subject": alert.detail.get("name"),
         "source": alert.source.name if alert.source else None,
         "slot": alert.slot.name if alert.slot else None,
         "unit": kind.unit if kind else None,
-        "threshold": was.get("threshold"),
+        "threshold": rule.get("threshold"),
         "value_fired": alert.value_fired,
         "value_worst": alert.value_worst,
         "value_last": alert.value_last,
@@ -194,9 +194,9 @@ def _slack_text(delivery: Delivery) -> str:
         text = text.replace(character, entity)
     if delivery.alert is None:
         return text
-    was = delivery.alert.rule_was
+    rule = delivery.alert.rule_was
     if delivery.event == CLEARED:
         return f":white_check_mark: {text}"
-    if was.get("severity") == "now":
+    if rule.get("severity") == "now":
         return f":rotating_light: *Needs you now*: {text}"
     return f":warning: *Needs a look*: {text}"

@@ -25,7 +25,7 @@ from replview.ui.sentence import Sentence
 _DEFAULT_RANGE = "7d"
 _TEXT_LIMIT = 130
 PAGE_ALERTS = 50
-_MOST_FIRING = 500
+_FIRING_LIMIT = 500
 _DELIVERIES_SHOWN = 50
 #: Age of the last evaluation above which rules count as not evaluated; they run every 5 s.
 _EVALUATED_WITHIN = dt.timedelta(seconds=30)
@@ -53,16 +53,16 @@ class AlertsQuery:
 
     def url(self, **changed: Any) -> str:
         """Return the address with some filters changed; it begins at the first page."""
-        asked = replace(self, **{"after": None, **changed})
-        words = {
-            "rule": str(asked.rule or ""),
-            "kind": asked.kind,
-            "source": asked.source,
-            "slot": asked.slot,
-            "range": asked.range if asked.range != _DEFAULT_RANGE else "",
-            "after": str(asked.after or ""),
+        filters = replace(self, **{"after": None, **changed})
+        params = {
+            "rule": str(filters.rule or ""),
+            "kind": filters.kind,
+            "source": filters.source,
+            "slot": filters.slot,
+            "range": filters.range if filters.range != _DEFAULT_RANGE else "",
+            "after": str(filters.after or ""),
         }
-        query = urlencode({name: word for name, word in words.items() if word}, safe="/:")
+        query = urlencode({name: value for name, value in params.items() if value}, safe="/:")
         return f"{reverse('alerts')}{'?' if query else ''}{query}"
 
     def narrow(self, alerts: QuerySet[Alert]) -> QuerySet[Alert]:
@@ -84,22 +84,22 @@ class AlertsQuery:
         if length is not None:
             alerts = alerts.filter(fired_at__gte=now - length)
         if self.after is not None:
-            at = self.after.at
-            alerts = alerts.filter(fired_at__lte=at).filter(
-                Q(fired_at__lt=at) | Q(fired_at=at, pk__lt=self.after.number)
+            fired_at = self.after.at
+            alerts = alerts.filter(fired_at__lte=fired_at).filter(
+                Q(fired_at__lt=fired_at) | Q(fired_at=fired_at, pk__lt=self.after.number)
             )
         return alerts.order_by("-fired_at", "-pk")
 
 
 def wanted_of(query: Mapping[str, str]) -> AlertsQuery:
     """Parse the address parameters."""
-    asked = Params(query)
+    params = Params(query)
     return AlertsQuery(
-        rule=asked.number("rule"),
-        kind=asked.choice("kind", KINDS),
-        source=asked.text("source", _TEXT_LIMIT),
-        slot=asked.text("slot", _TEXT_LIMIT),
-        range=asked.choice("range", RANGES, _DEFAULT_RANGE),
+        rule=params.number("rule"),
+        kind=params.choice("kind", KINDS),
+        source=params.text("source", _TEXT_LIMIT),
+        slot=params.text("slot", _TEXT_LIMIT),
+        range=params.choice("range", RANGES, _DEFAULT_RANGE),
         after=RecordPosition.parse(query.get("after", "")),
     )
 
@@ -140,8 +140,8 @@ class AlertsPage:
     def ranges(self) -> list[tuple[str, str, bool]]:
         """Return the time ranges as (label, address, chosen)."""
         return [
-            (word, self.wanted.url(range=name), name == self.wanted.range)
-            for name, (word, _) in RANGES.items()
+            (label, self.wanted.url(range=name), name == self.wanted.range)
+            for name, (label, _) in RANGES.items()
         ]
 
     @property
@@ -196,9 +196,9 @@ class AlertsPage:
                 if self.rules_on
                 else "No notification is sent.",
             )
-        worst, bad = self.firing[0], sum(line.level == Level.NOW for line in self.firing)
-        count = bad or len(self.firing)
-        verb, need = "needs" if count == 1 else "need", "you now" if bad else "a look"
+        worst, urgent_count = self.firing[0], sum(line.level == Level.NOW for line in self.firing)
+        count = urgent_count or len(self.firing)
+        verb, need = "needs" if count == 1 else "need", "you now" if urgent_count else "a look"
         return Sentence(
             level=worst.level,
             title=f"{plural(count, 'alert')} {verb} {need}.",
@@ -222,36 +222,38 @@ class AlertPage:
     deliveries: Sequence[Delivery]
 
 
-def read_alerts_page(wanted: AlertsQuery) -> AlertsPage:
+def read_alerts_page(query: AlertsQuery) -> AlertsPage:
     """Read the page in five queries."""
     now = timezone.now()
-    alerts = wanted.narrow(Alert.objects.select_related(*_RELATED))
+    alerts = query.narrow(Alert.objects.select_related(*_RELATED))
     firing = [
         AlertLine(alert, now)
-        for alert in alerts.filter(state=Alert.State.FIRING).order_by("-fired_at")[:_MOST_FIRING]
+        for alert in alerts.filter(state=Alert.State.FIRING).order_by("-fired_at")[:_FIRING_LIMIT]
     ]
     firing.sort(key=lambda line: line.level.rank)
-    over = wanted.within(alerts.filter(state=Alert.State.CLEARED, fired_at__isnull=False), now)
-    history = [AlertLine(alert, now) for alert in over[: PAGE_ALERTS + 1]]
-    evaluated = instance_settings.read(EVALUATED_AT, None)
+    cleared = query.within(alerts.filter(state=Alert.State.CLEARED, fired_at__isnull=False), now)
+    history = [AlertLine(alert, now) for alert in cleared[: PAGE_ALERTS + 1]]
+    evaluated_at = instance_settings.read(EVALUATED_AT, None)
     return AlertsPage(
-        wanted=wanted,
+        wanted=query,
         now=now,
         firing=firing,
         history=history[:PAGE_ALERTS],
         more=len(history) > PAGE_ALERTS,
         rules_on=AlertRule.objects.filter(enabled=True, kind__in=KINDS).count(),
-        evaluated_at=dt.datetime.fromisoformat(evaluated) if isinstance(evaluated, str) else None,
+        evaluated_at=dt.datetime.fromisoformat(evaluated_at)
+        if isinstance(evaluated_at, str)
+        else None,
         sources=list(Source.objects.values_list("name", flat=True)),
     )
 
 
 def find_line(alert_id: int) -> AlertLine | None:
     """Return the alert with this number, or None if there is none that has fired."""
-    found = (
+    alert = (
         Alert.objects.select_related(*_RELATED).filter(pk=alert_id, fired_at__isnull=False).first()
     )
-    return None if found is None else AlertLine(found, timezone.now())
+    return None if alert is None else AlertLine(alert, timezone.now())
 
 
 def build_alert_page(line: AlertLine, fleet: Fleet) -> AlertPage:

@@ -23,17 +23,20 @@ from replview.store.write.access_record import Action, note
 from replview.text.parsing import clean_text
 from replview.ui.params import Params
 
-_TABLES_MOST = 200
-_TABLE_LIMIT = 130
+_PATTERNS_LIMIT = 200
+_PATTERN_LENGTH_LIMIT = 130
 _NAME_NEEDED = "Give it a name of at most 100 characters"
-_EXAMPLE = {
+_EXAMPLES = {
     Unit.BYTES: "like 10 GB",
     Unit.SHARE: "like 90 %",
     Unit.SECONDS: "like 30 s, 5 min, 6 h",
     Unit.YES_NO: "",
 }
 #: Maps form fields to fields of the rule with another name.
-_OF_RULE = {"hold": "hold_seconds", "clear": "clear_seconds"}
+_RULE_FIELDS = {"hold": "hold_seconds", "clear": "clear_seconds"}
+#: Fields of the form that come from the rule, besides the tables.
+_FORM_FIELDS = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear")
+_SLOTS_OFFERED = 500
 
 
 class AmountField(forms.CharField):
@@ -70,14 +73,14 @@ class RuleForm(forms.Form):
     )
     enabled = forms.BooleanField(required=False)
 
-    def __init__(self, rule: AlertRule, sent: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, rule: AlertRule, data: Mapping[str, Any] | None = None) -> None:
         self.rule, self.kind = rule, kind_of(rule)
-        known = {name: getattr(rule, _OF_RULE.get(name, name)) for name in _KEPT}
-        super().__init__(sent, initial={**known, "tables": "\n".join(rule.tables)})
+        values = {name: getattr(rule, _RULE_FIELDS.get(name, name)) for name in _FORM_FIELDS}
+        super().__init__(data, initial={**values, "tables": "\n".join(rule.tables)})
         unit, below = self.kind.unit, self.kind.below
         if unit != Unit.YES_NO:
             self.fields["threshold"] = AmountField(
-                unit, "Fires below" if below else "Fires from", _EXAMPLE[unit], required=True
+                unit, "Fires below" if below else "Fires from", _EXAMPLES[unit], required=True
             )
             self.fields["clear_threshold"] = AmountField(
                 unit, "Over from" if below else "Over below", "empty: at the same value"
@@ -90,14 +93,16 @@ class RuleForm(forms.Form):
 
     def amounts(self) -> list[forms.BoundField]:
         """Return the fields that hold amounts."""
-        return [each for each in self if isinstance(each.field, AmountField)]
+        return [bound_field for bound_field in self if isinstance(bound_field.field, AmountField)]
 
     def clean_tables(self) -> list[str]:
         """Return the patterns, which are separated by lines or commas."""
         names = self.cleaned_data["tables"].replace(",", "\n").split("\n")
         tables = list(dict.fromkeys(name.strip() for name in names if name.strip()))
-        if len(tables) > _TABLES_MOST or any(len(name) > _TABLE_LIMIT for name in tables):
-            raise forms.ValidationError(f"At most {_TABLES_MOST} patterns")
+        if len(tables) > _PATTERNS_LIMIT or any(
+            len(name) > _PATTERN_LENGTH_LIMIT for name in tables
+        ):
+            raise forms.ValidationError(f"At most {_PATTERNS_LIMIT} patterns")
         if any("." not in name and "*" not in name for name in tables):
             raise forms.ValidationError("Write schema.table; * stands for any characters")
         return tables
@@ -106,12 +111,14 @@ class RuleForm(forms.Form):
         """Refuse a clear threshold beyond the threshold, and an unknown kind of rule."""
         if not self.kind.known:
             self.add_error(None, self.kind.about)
-        at, over = (self.cleaned_data.get(name) for name in ("threshold", "clear_threshold"))
-        if at is None or over is None:
+        threshold, clear_threshold = (
+            self.cleaned_data.get(name) for name in ("threshold", "clear_threshold")
+        )
+        if threshold is None or clear_threshold is None:
             return
-        if self.kind.below and over < at:
+        if self.kind.below and clear_threshold < threshold:
             self.add_error("clear_threshold", "At least the value at which it fires")
-        elif not self.kind.below and over > at:
+        elif not self.kind.below and clear_threshold > threshold:
             self.add_error("clear_threshold", "At most the value at which it fires")
 
     def read(self) -> bool:
@@ -119,14 +126,9 @@ class RuleForm(forms.Form):
         if not self.is_valid():
             return False
         for name, value in self.cleaned_data.items():
-            empty = 0 if name in _OF_RULE else None
-            setattr(self.rule, _OF_RULE.get(name, name), empty if value is None else value)
+            empty = 0 if name in _RULE_FIELDS else None
+            setattr(self.rule, _RULE_FIELDS.get(name, name), empty if value is None else value)
         return True
-
-
-#: Fields of the form that come from the rule, besides the tables.
-_KEPT = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear")
-_SLOTS_OFFERED = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +184,15 @@ def build_rule_page(form: RuleForm) -> RulePage:
     rule = form.rule
     if rule.pk is None:
         return RulePage(form=form)
-    own = list(AlertRule.objects.filter(overrides=rule).select_related("slot__source"))
+    own_rules = list(AlertRule.objects.filter(overrides=rule).select_related("slot__source"))
     slots: list[WatchedSlot] = []
     if form.kind.per_slot and rule.slot_id is None:
-        free = WatchedSlot.objects.filter(gone_at=None).exclude(pk__in=[row.slot_id for row in own])
-        free = free.select_related("source").order_by("source__name", "name")
-        slots = list(free[:_SLOTS_OFFERED])
-    return RulePage(form=form, came=original(rule) is not None, own=own, slots=slots)
+        free_slots = WatchedSlot.objects.filter(gone_at=None).exclude(
+            pk__in=[row.slot_id for row in own_rules]
+        )
+        free_slots = free_slots.select_related("source").order_by("source__name", "name")
+        slots = list(free_slots[:_SLOTS_OFFERED])
+    return RulePage(form=form, came=original(rule) is not None, own=own_rules, slots=slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,96 +222,98 @@ def rules(request: HttpRequest) -> HttpResponse:
 @page(GET_POST, role=OPERATOR, nav="alerts", of=OF_RULE)
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Show or save one rule."""
-    return _answer(request, _find(rule_id))
+    return _show_or_save(request, _find(rule_id))
 
 
 @page(GET_POST, role=OPERATOR, nav="alerts")
 def new(request: HttpRequest) -> HttpResponse:
     """Show the form of a new rule, or save it."""
-    return _answer(request, _unsaved(request.POST if request.method == "POST" else request.GET))
+    return _show_or_save(
+        request, _new_rule(request.POST if request.method == "POST" else request.GET)
+    )
 
 
-def _answer(request: HttpRequest, found: AlertRule) -> HttpResponse:
+def _show_or_save(request: HttpRequest, rule: AlertRule) -> HttpResponse:
     if request.method != "POST":
-        return _show(request, RuleForm(found))
-    form = RuleForm(found, request.POST)
-    return _save(request, found) if form.read() else _show(request, form, status=422)
+        return _show(request, RuleForm(rule))
+    form = RuleForm(rule, request.POST)
+    return _save(request, rule) if form.read() else _show(request, form, status=422)
 
 
 @page(POST, role=OPERATOR)
 def attempt(request: HttpRequest) -> HttpResponse:
     """Try the form's rule on the past hour; nothing is saved."""
-    number = Params(request.POST).number("rule")
-    known = _find(number) if number is not None else _unsaved(request.POST)
-    page = build_trial_page(RuleForm(known, request.POST))
+    rule_id = Params(request.POST).number("rule")
+    rule = _find(rule_id) if rule_id is not None else _new_rule(request.POST)
+    page = build_trial_page(RuleForm(rule, request.POST))
     return render(request, "alerts/_trial.html", {"page": page})
 
 
 @page(POST, role=OPERATOR, of=OF_RULE)
 def change(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Switch the rule on or off, delete it, or reset a built-in rule."""
-    found, action = _find(rule_id), request.POST.get("action", "")
-    _check_reach(found)
+    rule, action = _find(rule_id), request.POST.get("action", "")
+    _check_reach(rule)
     if action in ("on", "off"):
-        found.enabled = action == "on"
-        _save(request, found)
-    elif action == "delete" and _may_be_deleted(found):
-        note(Action.CHANGED_SETTINGS, subject=f"alert rule {found.name}: deleted")
-        found.delete()
-    elif action == "reset" and (came := original(found)):
-        unset: dict[str, Any] = {"clear_threshold": None, "tables": []}
-        unset |= {"hold_seconds": 0, "clear_seconds": 0}
-        for name, value in {**unset, **came}.items():
-            setattr(found, name, value)
-        return _save(request, found)
+        rule.enabled = action == "on"
+        _save(request, rule)
+    elif action == "delete" and _may_be_deleted(rule):
+        note(Action.CHANGED_SETTINGS, subject=f"alert rule {rule.name}: deleted")
+        rule.delete()
+    elif action == "reset" and (original_values := original(rule)):
+        defaults: dict[str, Any] = {"clear_threshold": None, "tables": []}
+        defaults |= {"hold_seconds": 0, "clear_seconds": 0}
+        for name, value in {**defaults, **original_values}.items():
+            setattr(rule, name, value)
+        return _save(request, rule)
     return redirect("alert-rules")
 
 
-def _may_be_deleted(found: AlertRule) -> bool:
+def _may_be_deleted(rule: AlertRule) -> bool:
     """Return whether the rule is not built in, or of a kind this version does not know."""
-    return not found.built_in or not kind_of(found).known
+    return not rule.built_in or not kind_of(rule).known
 
 
-def _check_reach(found: AlertRule) -> None:
+def _check_reach(rule: AlertRule) -> None:
     """Raise ``NeedsRole`` for a rule on all sources if the account sees only some."""
-    if why := out_of_reach(found):
-        raise NeedsRole(Role.ADMIN, why)
+    if reason := out_of_reach(rule):
+        raise NeedsRole(Role.ADMIN, reason)
 
 
-def _save(request: HttpRequest, found: AlertRule) -> HttpResponse:
-    _check_reach(found)
-    found.changed_at, found.changed_by = timezone.now(), request.user.get_username()
-    found.save()
-    note(Action.CHANGED_SETTINGS, subject=f"alert rule {found.name}: saved")
-    return redirect(f"{reverse('alert-rules')}#rule-{found.pk}")
+def _save(request: HttpRequest, rule: AlertRule) -> HttpResponse:
+    _check_reach(rule)
+    rule.changed_at, rule.changed_by = timezone.now(), request.user.get_username()
+    rule.save()
+    note(Action.CHANGED_SETTINGS, subject=f"alert rule {rule.name}: saved")
+    return redirect(f"{reverse('alert-rules')}#rule-{rule.pk}")
 
 
 def _show(request: HttpRequest, form: RuleForm, *, status: int = 200) -> HttpResponse:
     return render(request, "alerts/rule.html", {"page": build_rule_page(form)}, status=status)
 
 
-def _unsaved(asked: Any) -> AlertRule:
+def _new_rule(query: Any) -> AlertRule:
     """Return the rule to begin with: of a kind, or a slot's own rule in place of another."""
-    base, slot = Params(asked).number("overrides"), Params(asked).number("slot")
-    if base is not None and slot is not None:
-        found = _find(base)
-        watched = get_object_or_404(WatchedSlot.objects.select_related("source"), pk=slot)
-        if found.slot_id is not None or not kind_of(found).per_slot:
+    base_id, slot_id = Params(query).number("overrides"), Params(query).number("slot")
+    if base_id is not None and slot_id is not None:
+        base = _find(base_id)
+        slot = get_object_or_404(WatchedSlot.objects.select_related("source"), pk=slot_id)
+        if base.slot_id is not None or not kind_of(base).per_slot:
             raise Http404("this rule has none of a single slot")
         # The slot may have its own rule by now; then return that one.
-        return own_rule(found, watched)
-    kind = asked.get("kind", "")
+        return own_rule(base, slot)
+    kind = query.get("kind", "")
     if kind not in KINDS:
         raise Http404("there is no such kind of rule")
-    like = AlertRule.objects.filter(kind=kind, slot=None).first()
-    fresh = AlertRule(kind=kind, name=KINDS[kind].word)
-    if like is not None:
-        fresh.threshold, fresh.clear_threshold = like.threshold, like.clear_threshold
-        fresh.hold_seconds, fresh.clear_seconds = like.hold_seconds, like.clear_seconds
-    return fresh
+    similar = AlertRule.objects.filter(kind=kind, slot=None).first()
+    rule = AlertRule(kind=kind, name=KINDS[kind].word)
+    if similar is not None:
+        rule.threshold, rule.clear_threshold = similar.threshold, similar.clear_threshold
+        rule.hold_seconds, rule.clear_seconds = similar.hold_seconds, similar.clear_seconds
+    return rule
 
 
 def _find(rule_id: int) -> AlertRule:
     rows = AlertRule.objects.select_related("slot__source", "overrides")
-    found: AlertRule = get_object_or_404(rows, pk=rule_id)
-    return found
+    rule: AlertRule = get_object_or_404(rows, pk=rule_id)
+    return rule

@@ -14,7 +14,7 @@ from replview.store.django_session import rows
 from replview.store.models import Slot, Source, SourceLook, SourceSample, WatchedSlot
 from replview.store.same_server import one_a_server, one_a_slot
 
-_PAST = """
+_PAST_SAMPLES_SQL = """
 SELECT DISTINCT ON (slot_id, date_bin(%(bin)s, sampled_at, %(since)s))
        slot_id, sampled_at, retained_wal_bytes, unconfirmed_wal_bytes, safe_wal_bytes, wal_status,
        active, replay_lag_seconds, detail->>'invalidation_reason', detail->>'inactive_since'
@@ -22,8 +22,8 @@ SELECT DISTINCT ON (slot_id, date_bin(%(bin)s, sampled_at, %(since)s))
  WHERE sampled_at >= %(since)s AND sampled_at <= %(until)s AND slot_id = ANY(%(slots)s)
  ORDER BY slot_id, date_bin(%(bin)s, sampled_at, %(since)s), sampled_at DESC
 """
-#: Names of the columns of ``_PAST``, spelled like in PostgreSQL's catalog.
-_COLUMNS = (
+#: Names of the columns of ``_PAST_SAMPLES_SQL``, spelled like in PostgreSQL's catalog.
+_SAMPLE_COLUMNS = (
     "slot_id", "at", "retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size", "wal_status",
     "active", "replay_lag_seconds", "invalidation_reason", "inactive_since",
 )  # fmt: skip
@@ -32,12 +32,15 @@ _REACHED_WITHIN = dt.timedelta(days=7)
 
 
 def past_samples(
-    slot_ids: Collection[int], since: dt.datetime, until: dt.datetime, apart: dt.timedelta
+    slot_ids: Collection[int], since: dt.datetime, until: dt.datetime, interval: dt.timedelta
 ) -> Iterator[dict[str, Any]]:
-    """Yield samples of these slots, oldest first per slot, at most one per ``apart``."""
-    parameters: dict[str, Any] = {"bin": apart, "since": since, "until": until}
-    parameters["slots"] = list(slot_ids)
-    return (dict(zip(_COLUMNS, values, strict=True)) for values in rows(_PAST, parameters))
+    """Yield samples of these slots, oldest first per slot, at most one per ``interval``."""
+    params: dict[str, Any] = {"bin": interval, "since": since, "until": until}
+    params["slots"] = list(slot_ids)
+    return (
+        dict(zip(_SAMPLE_COLUMNS, values, strict=True))
+        for values in rows(_PAST_SAMPLES_SQL, params)
+    )
 
 
 @dataclass
@@ -70,9 +73,9 @@ class StoreSnapshot:
 
     @cached_property
     def _slots_once(self) -> tuple[list[WatchedSlot], dict[int, list[str]]]:
-        rows = WatchedSlot.objects.select_related("source", "slot").order_by("pk")
-        there = [row for row in rows if row.gone_at is None or row.slot_id is not None]
-        return one_a_slot(there, self.looks, lambda row: self.fresh(row.last_seen_at))
+        slots = WatchedSlot.objects.select_related("source", "slot").order_by("pk")
+        existing = [slot for slot in slots if slot.gone_at is None or slot.slot_id is not None]
+        return one_a_slot(existing, self.looks, lambda slot: self.fresh(slot.last_seen_at))
 
     @cached_property
     def ours(self) -> list[Slot]:
@@ -87,8 +90,8 @@ class StoreSnapshot:
     @cached_property
     def servers(self) -> list[Source]:
         """Return one source of each server; recent samples tell which sources share one."""
-        lately = {pk: look for pk, look in self.looks.items() if self.fresh(look.looked_at)}
-        return one_a_server(self.sources, lately)
+        fresh_looks = {pk: look for pk, look in self.looks.items() if self.fresh(look.looked_at)}
+        return one_a_server(self.sources, fresh_looks)
 
     @cached_property
     def looks(self) -> dict[int, SourceLook]:
@@ -114,7 +117,7 @@ class StoreSnapshot:
         sampled = samples.values_list("source_id").annotate(last=Max("sampled_at"))
         slots = WatchedSlot.objects.filter(source_id__in=source_ids, last_seen_at__gt=since)
         seen = slots.values_list("source_id").annotate(last=Max("last_seen_at"))
-        found: dict[int, dt.datetime] = {}
+        reached: dict[int, dt.datetime] = {}
         for source_id, last in [*sampled, *seen]:
-            found[source_id] = max(last, found.get(source_id, last))
-        return found
+            reached[source_id] = max(last, reached.get(source_id, last))
+        return reached

@@ -13,7 +13,7 @@ from replview.ui.templatetags.replview import disabled, lacking
 
 register = template.Library()
 
-_SHOWN = 5
+_ALERTS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,13 @@ def read_alerts_strip() -> AlertsStrip:
     )
     rows = Alert.objects.select_related("rule", "source", "slot").filter(firing | over)
     # The texts sort as wanted: firing before cleared, now before look; then the newest first.
-    found = rows.order_by("-state", "-rule_was__severity", "-fired_at")[:_SHOWN]
-    return AlertsStrip(lines=[AlertLine(alert, now) for alert in found], **counts)
+    alerts = rows.order_by("-state", "-rule_was__severity", "-fired_at")[:_ALERTS_SHOWN]
+    return AlertsStrip(lines=[AlertLine(alert, now) for alert in alerts], **counts)
 
 
 @register.simple_tag(takes_context=True)
 def needs_rule(context: dict[str, Any], rule: AlertRule) -> str:
     """Return attributes that disable a button if the account may not change the rule."""
     role = lacking(context, "alert-rule-change", "POST")
-    why = out_of_reach(rule) if role is None else f"needs the role {role.word}"
-    return disabled(why) if why else ""
+    reason = out_of_reach(rule) if role is None else f"needs the role {role.word}"
+    return disabled(reason) if reason else ""

@@ -36,18 +36,18 @@ SampleRow = dict[str, Any]
 MeasuredPoint = tuple[dt.datetime, float | None]
 TrialMeasure = Callable[[WatchedSlot, Observation], float | None]
 #: Samples do not contain the receiver's state: an inactive slot counts as without a receiver.
-_OF_SLOTS: dict[str, TrialMeasure] = {**MEASURES, AlertRule.Kind.RECEIVER_DOWN: unread_seconds}
+_SLOT_MEASURES: dict[str, TrialMeasure] = {**MEASURES, AlertRule.Kind.RECEIVER_DOWN: unread_seconds}
 #: Column prefixes of source samples; empty stands for whether the source was reached.
-_OF_SOURCES = {
+_SOURCE_COLUMNS = {
     AlertRule.Kind.PREPARED_AGE: "prepared",
     AlertRule.Kind.LONG_TRANSACTION: "running",
     AlertRule.Kind.SOURCE_UNREACHABLE: "",
 }
 #: Kinds that can be measured from past samples.
-TRIED = {*_OF_SLOTS, *_OF_SOURCES}
+TRIED = {*_SLOT_MEASURES, *_SOURCE_COLUMNS}
 WINDOW = dt.timedelta(hours=1)
 _K = AlertRule.Kind
-_LINES_READ = 500
+_EVENTS_LIMIT = 500
 
 
 @dataclass
@@ -62,27 +62,30 @@ def read_past(
     rule: AlertRule, overridden: Iterable[int], since: dt.datetime, until: dt.datetime
 ) -> list[MeasuredSeries]:
     """Return a series for each subject that the rule concerns."""
-    if rule.kind in _OF_SOURCES:
-        return _sources(_OF_SOURCES[AlertRule.Kind(rule.kind)], since, until)
-    slots = WatchedSlot.objects.select_related("source", "slot").exclude(pk__in=list(overridden))
+    if rule.kind in _SOURCE_COLUMNS:
+        return _source_series(_SOURCE_COLUMNS[AlertRule.Kind(rule.kind)], since, until)
+    watched = WatchedSlot.objects.select_related("source", "slot").exclude(pk__in=list(overridden))
     if own_rule := rule.slot_id is not None:
-        slots = slots.filter(pk=rule.slot_id)
-    rows = [row for row in slots if concerns(rule.kind, row, own_rule=own_rule)]
-    return _slots(_OF_SLOTS[rule.kind], rows, since, until)
+        watched = watched.filter(pk=rule.slot_id)
+    slots = [slot for slot in watched if concerns(rule.kind, slot, own_rule=own_rule)]
+    return _slot_series(_SLOT_MEASURES[rule.kind], slots, since, until)
 
 
-def _slots(
+def _slot_series(
     measure: TrialMeasure, slots: list[WatchedSlot], since: dt.datetime, until: dt.datetime
 ) -> list[MeasuredSeries]:
     seconds = (until - since).total_seconds()
-    thinned = max(1.0, len(slots) * seconds / _ROWS_LIMIT)
+    seconds_apart = max(1.0, len(slots) * seconds / _ROWS_LIMIT)
     by_slot: dict[int, list[SampleRow]] = {slot.pk: [] for slot in slots}
-    for row in past_samples(list(by_slot), since, until, dt.timedelta(seconds=thinned)):
+    for row in past_samples(list(by_slot), since, until, dt.timedelta(seconds=seconds_apart)):
         by_slot[row["slot_id"]].append(row)
     return [
         MeasuredSeries(
             f"{slot.source.name}/{slot.name}",
-            [(seen.at, measure(slot, seen)) for seen in _observations(by_slot[slot.pk])],
+            [
+                (observation.at, measure(slot, observation))
+                for observation in _observations(by_slot[slot.pk])
+            ],
         )
         for slot in slots
         if by_slot[slot.pk]
@@ -118,27 +121,27 @@ def _growth(older: SampleRow, row: SampleRow) -> float | None:
     return float(after - before) / span.total_seconds()
 
 
-def _sources(column: str, since: dt.datetime, until: dt.datetime) -> list[MeasuredSeries]:
+def _source_series(column: str, since: dt.datetime, until: dt.datetime) -> list[MeasuredSeries]:
     names = dict(Source.objects.values_list("pk", "name"))
-    found = {pk: MeasuredSeries(name) for pk, name in names.items()}
-    silent: dict[int, dt.datetime] = {}
+    series_by_source = {pk: MeasuredSeries(name) for pk, name in names.items()}
+    silent_since: dict[int, dt.datetime] = {}
     samples = SourceSample.objects.filter(sampled_at__gte=since, sampled_at__lte=until)
-    for sample in samples.filter(source_id__in=found).order_by("sampled_at"):
+    for sample in samples.filter(source_id__in=series_by_source).order_by("sampled_at"):
         if column == "":
-            value = _silent_for(silent, sample)
+            value = _silent_for(silent_since, sample)
         else:
             none = getattr(sample, column) == 0
             value = 0.0 if none else getattr(sample, f"oldest_{column}_seconds")
-        found[sample.source_id].points.append((sample.sampled_at, value))
-    return [series for series in found.values() if series.points]
+        series_by_source[sample.source_id].points.append((sample.sampled_at, value))
+    return [series for series in series_by_source.values() if series.points]
 
 
-def _silent_for(silent: dict[int, dt.datetime], sample: SourceSample) -> float:
+def _silent_for(silent_since: dict[int, dt.datetime], sample: SourceSample) -> float:
     if sample.reachable:
-        silent.pop(sample.source_id, None)
+        silent_since.pop(sample.source_id, None)
         return 0.0
-    began = silent.setdefault(sample.source_id, sample.sampled_at)
-    return (sample.sampled_at - began).total_seconds()
+    since = silent_since.setdefault(sample.source_id, sample.sampled_at)
+    return (sample.sampled_at - since).total_seconds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,38 +180,40 @@ def try_rule(rule: AlertRule, now: dt.datetime | None = None) -> RuleTrial:
         return RuleTrial(since=since, until=until, refusal=kind_of(rule).about)
     if rule.kind == _K.SCHEMA_CHANGE:
         return RuleTrial(
-            since=since, until=until, episodes=list(_schema_changes(rule, since, until))
+            since=since, until=until, episodes=list(_schema_change_episodes(rule, since, until))
         )
     if rule.kind == _K.POISON_CHANGE:
-        return RuleTrial(since=since, until=until, episodes=list(_poison_changes(since, until)))
+        return RuleTrial(
+            since=since, until=until, episodes=list(_quarantine_episodes(since, until))
+        )
     if rule.kind not in TRIED:
         refusal = "This kind cannot be tried: the store keeps no samples of it."
         return RuleTrial(since=since, until=until, refusal=refusal)
     overridden: set[int] = set()
     if rule.pk is not None and rule.slot_id is None:
-        own = AlertRule.objects.filter(overrides=rule.pk, slot__isnull=False)
-        overridden = set(own.values_list("slot_id", flat=True))
-    series = read_past(rule, overridden, since, until)
-    episodes = [episode for one in series for episode in _episodes(rule, one)]
+        own_rules = AlertRule.objects.filter(overrides=rule.pk, slot__isnull=False)
+        overridden = set(own_rules.values_list("slot_id", flat=True))
+    all_series = read_past(rule, overridden, since, until)
+    episodes = [episode for series in all_series for episode in _episodes(rule, series)]
     episodes.sort(key=lambda episode: episode.fired_at, reverse=True)
-    shown = _worst(rule, series, episodes)
+    worst = _worst(rule, all_series, episodes)
     return RuleTrial(
         since=since,
         until=until,
         episodes=episodes,
-        subjects=len(series),
-        shown=shown.name if shown else "",
-        points=[(at, _finite(value)) for at, value in shown.points] if shown else [],
+        subjects=len(all_series),
+        shown=worst.name if worst else "",
+        points=[(moment, _finite(value)) for moment, value in worst.points] if worst else [],
     )
 
 
 def _episodes(rule: AlertRule, series: MeasuredSeries) -> Iterator[Episode]:
     alert: Alert | None = None
-    for at, value in series.points:
+    for moment, value in series.points:
         if alert is None:
-            alert = begin(rule, series.name, value, at)
+            alert = begin(rule, series.name, value, moment)
             continue
-        advance(alert, rule, value, at)
+        advance(alert, rule, value, moment)
         if alert.state == Alert.State.CLEARED:
             if alert.fired_at is not None:
                 yield _episode(series, alert)
@@ -228,42 +233,49 @@ def _episode(series: MeasuredSeries, alert: Alert) -> Episode:
 
 
 def _worst(
-    rule: AlertRule, series: list[MeasuredSeries], episodes: list[Episode]
+    rule: AlertRule, all_series: list[MeasuredSeries], episodes: list[Episode]
 ) -> MeasuredSeries | None:
     """Return the series with the worst value, among those that would have fired if any would."""
     fired = {episode.name for episode in episodes}
-    best: tuple[float, MeasuredSeries] | None = None
-    for one in series:
+    worst: tuple[float, MeasuredSeries] | None = None
+    for series in all_series:
         value: float | None = None
-        for _, each in one.points:
-            value = worse(rule, value, _finite(each))
-        if value is None or (fired and one.name not in fired):
+        for _, sample in series.points:
+            value = worse(rule, value, _finite(sample))
+        if value is None or (fired and series.name not in fired):
             continue
-        if best is None or worse(rule, value, best[0]) == value != best[0]:
-            best = value, one
-    return best[1] if best else None
+        if worst is None or worse(rule, value, worst[0]) == value != worst[0]:
+            worst = value, series
+    return worst[1] if worst else None
 
 
-def _schema_changes(rule: AlertRule, since: dt.datetime, until: dt.datetime) -> Iterator[Episode]:
-    lines = SlotEvent.objects.filter(
+def _schema_change_episodes(
+    rule: AlertRule, since: dt.datetime, until: dt.datetime
+) -> Iterator[Episode]:
+    events = SlotEvent.objects.filter(
         kind="schema", at__gt=since, at__lte=until, slot__isnull=False
-    ).order_by("-at")[:_LINES_READ]
-    numbers = {line.detail.get("relation_id") for line in lines}
-    numbers = {number for number in numbers if isinstance(number, int)}
-    tables = Relation.objects.select_related("slot__source").in_bulk(numbers)
-    for line in lines:
-        table = tables.get(line.detail.get("relation_id"))
-        if table is not None and matches(rule.tables, str(table)):
-            name = f"{table} of {table.slot}"
-            yield Episode(name=name, fired_at=line.at, cleared_at=line.at, worst=None)
+    ).order_by("-at")[:_EVENTS_LIMIT]
+    relation_ids = {event.detail.get("relation_id") for event in events}
+    relation_ids = {relation_id for relation_id in relation_ids if isinstance(relation_id, int)}
+    relations = Relation.objects.select_related("slot__source").in_bulk(relation_ids)
+    for event in events:
+        relation = relations.get(event.detail.get("relation_id"))
+        if relation is not None and matches(rule.tables, str(relation)):
+            name = f"{relation} of {relation.slot}"
+            yield Episode(name=name, fired_at=event.at, cleared_at=event.at, worst=None)
 
 
-def _poison_changes(since: dt.datetime, until: dt.datetime) -> Iterator[Episode]:
-    rows = Quarantine.objects.filter(found_at__lte=until).select_related("slot__source")
-    for row in rows.defer("raw").order_by("-found_at")[:_LINES_READ]:
-        if row.settled_at is None or row.settled_at > since:
-            began = max(row.found_at, since)
-            yield Episode(name=str(row.slot), fired_at=began, cleared_at=row.settled_at, worst=None)
+def _quarantine_episodes(since: dt.datetime, until: dt.datetime) -> Iterator[Episode]:
+    quarantines = Quarantine.objects.filter(found_at__lte=until).select_related("slot__source")
+    for quarantine in quarantines.defer("raw").order_by("-found_at")[:_EVENTS_LIMIT]:
+        if quarantine.settled_at is None or quarantine.settled_at > since:
+            fired_at = max(quarantine.found_at, since)
+            yield Episode(
+                name=str(quarantine.slot),
+                fired_at=fired_at,
+                cleared_at=quarantine.settled_at,
+                worst=None,
+            )
 
 
 def _finite(value: float | None) -> float | None:

@@ -16,7 +16,7 @@ EPISODES_SHOWN = 50
 #: Distance between two samples above which the line has a gap.
 _GAP = dt.timedelta(seconds=60)
 #: Maximum number of points: one per pixel.
-_POINTS = 720
+_POINTS_LIMIT = 720
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +64,13 @@ def trial_view(rule: AlertRule) -> TrialView:
     trial, unit = try_rule(rule), kind_of(rule).unit
     lines = [
         EpisodeLine(
-            episode=one,
-            duration="" if one.cleared_at is None else age_words(one.cleared_at - one.fired_at),
-            worst="" if unit == Unit.YES_NO else amount_words(one.worst, unit),
+            episode=episode,
+            duration=""
+            if episode.cleared_at is None
+            else age_words(episode.cleared_at - episode.fired_at),
+            worst="" if unit == Unit.YES_NO else amount_words(episode.worst, unit),
         )
-        for one in trial.episodes[:EPISODES_SHOWN]
+        for episode in trial.episodes[:EPISODES_SHOWN]
     ]
     return TrialView(
         trial=trial,
@@ -85,43 +87,46 @@ def _sentence(rule: AlertRule, trial: RuleTrial) -> str:
     named = kind_of(rule).event or rule.kind == AlertRule.Kind.POISON_CHANGE
     if not trial.subjects and not named:
         return "There are no samples of the past hour."
-    of = "" if named else f" on {plural(trial.subjects, 'subject')} looked at"
+    scope = "" if named else f" on {plural(trial.subjects, 'subject')} looked at"
     if not trial.episodes:
-        return f"In the past hour it would not have fired{of}."
-    return f"In the past hour it would have fired {plural(len(trial.episodes), 'time')}{of}."
+        return f"In the past hour it would not have fired{scope}."
+    return f"In the past hour it would have fired {plural(len(trial.episodes), 'time')}{scope}."
 
 
 def _draw(rule: AlertRule, trial: RuleTrial) -> Drawing | None:
     """Draw the known values; return None if there are none."""
-    known = [value for _, value in trial.points if value is not None]
-    if not known:
+    values = [value for _, value in trial.points if value is not None]
+    if not values:
         return None
-    top = max(*known, rule.threshold or 0, 1e-9) * 1.08
+    top = max(*values, rule.threshold or 0, 1e-9) * 1.08
     length = (trial.until - trial.since).total_seconds()
 
-    def x(at: dt.datetime) -> float:
-        return round(min(max((at - trial.since).total_seconds() / length, 0), 1) * WIDTH, 1)
+    def x(moment: dt.datetime) -> float:
+        return round(min(max((moment - trial.since).total_seconds() / length, 0), 1) * WIDTH, 1)
 
     def y(value: float) -> float:
         return round(HEIGHT - PAD - (HEIGHT - 2 * PAD) * min(value / top, 1), 1)
 
     runs: list[list[str]] = [[]]
-    before: dt.datetime | None = None
-    step = max(len(trial.points) // _POINTS, 1)
-    for at, value in trial.points[::step]:
-        if value is None or (before is not None and at - before > _GAP * step):
+    previous: dt.datetime | None = None
+    step = max(len(trial.points) // _POINTS_LIMIT, 1)
+    for moment, value in trial.points[::step]:
+        if value is None or (previous is not None and moment - previous > _GAP * step):
             runs.append([])
         if value is not None:
-            runs[-1].append(f"{x(at)},{y(value)}")
-            before = at
+            runs[-1].append(f"{x(moment)},{y(value)}")
+            previous = moment
     spans = [
-        (x(one.fired_at), max(round(x(one.cleared_at or trial.until) - x(one.fired_at), 1), 2))
-        for one in trial.episodes
-        if one.name == trial.shown
+        (
+            x(episode.fired_at),
+            max(round(x(episode.cleared_at or trial.until) - x(episode.fired_at), 1), 2),
+        )
+        for episode in trial.episodes
+        if episode.name == trial.shown
     ]
     return Drawing(
         lines=[" ".join(run) for run in runs if len(run) > 1],
         threshold_y=None if rule.threshold is None else y(rule.threshold),
         spans=spans,
-        highest=amount_words(max(known), kind_of(rule).unit),
+        highest=amount_words(max(values), kind_of(rule).unit),
     )

@@ -37,7 +37,7 @@ def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
 @page(POST, role=OPERATOR, of=OF_ALERT)
 def seen(request: HttpRequest, alert_id: int) -> HttpResponse:
     """Mark the alert as seen, which ends an alert about an event."""
-    if not _mark(request, [alert_id]):
+    if not _mark_seen(request, [alert_id]):
         raise Http404("there is no such alert")
     return redirect(reverse("alert", args=[alert_id]))
 
@@ -46,16 +46,16 @@ def seen(request: HttpRequest, alert_id: int) -> HttpResponse:
 def all_seen(request: HttpRequest) -> HttpResponse:
     """Mark all firing alerts as seen."""
     firing = Alert.objects.filter(state=Alert.State.FIRING, seen_at=None)
-    _mark(request, list(firing.values_list("pk", flat=True)))
+    _mark_seen(request, list(firing.values_list("pk", flat=True)))
     return redirect("alerts")
 
 
-def _mark(request: HttpRequest, numbers: list[int]) -> int:
+def _mark_seen(request: HttpRequest, alert_ids: list[int]) -> int:
     now, by = timezone.now(), request.user.get_username()
     with transaction.atomic():
-        rows = Alert.objects.select_for_update(of=("self",)).select_related("rule")
-        found = list(rows.filter(pk__in=numbers, fired_at__isnull=False))
-        for row in found:
+        query = Alert.objects.select_for_update(of=("self",)).select_related("rule")
+        rows = list(query.filter(pk__in=alert_ids, fired_at__isnull=False))
+        for row in rows:
             if row.seen_at is None:
                 row.seen_at, row.seen_by = now, by
             ends = row.state == Alert.State.FIRING and kind_of(row.rule).event
@@ -65,4 +65,4 @@ def _mark(request: HttpRequest, numbers: list[int]) -> int:
             row.save(update_fields=["seen_at", "seen_by", "state", "cleared_at", "detail"])
             if ends:
                 announce(row, now)
-    return len(found)
+    return len(rows)

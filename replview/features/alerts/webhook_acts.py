@@ -41,7 +41,7 @@ def add_webhook(
         raise WebhookProblem(f"Give it a name of at most {_NAME_LIMIT} characters", field="name")
     if Webhook.objects.filter(name=name).exists():
         raise WebhookProblem("There is a webhook of this name already", field="name")
-    host = _checked(url, allow_private)
+    host = _check_url(url, allow_private)
     if format not in Webhook.Format.values:
         raise WebhookProblem("Choose one of the formats", field="format")
     if len(secret) > _SECRET_LIMIT:
@@ -84,7 +84,7 @@ def send_test(webhook: Webhook) -> Delivery:
     )
 
 
-def _checked(url: str, allow_private: bool) -> str:
+def _check_url(url: str, allow_private: bool) -> str:
     """Return the host of the address. Raises ``WebhookProblem``.
 
     A numeric private address is refused here; a host name is checked when it is called.

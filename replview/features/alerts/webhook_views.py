@@ -43,7 +43,7 @@ class WebhooksPage:
 def read_webhooks_page() -> WebhooksPage:
     """Read the webhooks and the last deliveries, for an empty form."""
     tried = Delivery.objects.filter(attempts__gt=0).order_by("webhook_id", "-pk")
-    last = {one.webhook_id: one for one in tried.distinct("webhook_id")}
+    last = {delivery.webhook_id: delivery for delivery in tried.distinct("webhook_id")}
     deliveries = Delivery.objects.select_related("webhook", "alert").order_by("-pk")
     return WebhooksPage(
         rows=[(row, last.get(row.pk)) for row in Webhook.objects.all()],

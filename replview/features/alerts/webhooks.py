@@ -61,25 +61,25 @@ def host_of(url: str) -> str:
 
 def is_public(address: str) -> bool:
     """Return whether the address is on the public internet, also in IPv6 notations of IPv4."""
-    found: IPAddress = ipaddress.ip_address(address.partition("%")[0])
-    inner: IPAddress | None = None
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour
-        if found.teredo is not None:
-            inner = found.teredo[1]
-        if found in _NAT64:
-            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if int(found) >> 32 == 0:  # ::a.b.c.d, a deprecated notation of IPv4
+    ip: IPAddress = ipaddress.ip_address(address.partition("%")[0])
+    embedded: IPAddress | None = None
+    if isinstance(ip, ipaddress.IPv6Address):
+        embedded = ip.ipv4_mapped or ip.sixtofour
+        if ip.teredo is not None:
+            embedded = ip.teredo[1]
+        if ip in _NAT64:
+            embedded = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if int(ip) >> 32 == 0:  # ::a.b.c.d, a deprecated notation of IPv4
             return False
-    if inner is not None:
-        return is_public(str(inner))
-    return found.is_global and not found.is_multicast and not found.is_reserved
+    if embedded is not None:
+        return is_public(str(embedded))
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
 def resolve(host: str, port: int) -> list[str]:
     """Return the host's addresses as text."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
@@ -109,7 +109,7 @@ def post(
     headers = _headers(body, secret, delivery_id)
     if timeout_seconds is None:
         timeout_seconds = TIMEOUT_SECONDS
-    connection = _Pinned(parts, port, address, timeout_seconds)
+    connection = _PinnedConnection(parts, port, address, timeout_seconds)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.request("POST", target, body, headers)
@@ -128,7 +128,7 @@ def _allowed_address(host: str, port: int, resolve: Resolve, allow_private: bool
         addresses = resolve(host, port)
     except (OSError, UnicodeError):
         raise WebhookRefused("the host's name cannot be resolved") from None
-    allowed = [found for found in addresses if allow_private or is_public(found)]
+    allowed = [address for address in addresses if allow_private or is_public(address)]
     if not allowed:
         raise WebhookRefused("the host has no public address, and private ones are not allowed")
     return allowed[0]
@@ -150,7 +150,7 @@ def _headers(body: bytes, secret: str, delivery_id: str) -> dict[str, str]:
     return headers
 
 
-class _Pinned(http.client.HTTPConnection):
+class _PinnedConnection(http.client.HTTPConnection):
     """A connection to one checked address that is closed after ``timeout_seconds`` in all."""
 
     def __init__(self, parts: SplitResult, port: int, address: str, timeout_seconds: float) -> None:
@@ -181,7 +181,7 @@ class _Pinned(http.client.HTTPConnection):
     def _cut_off(self) -> None:
         # The socket's timeout is per read; a peer that sends slowly would never exceed it.
         self.ran_out = True
-        for found in (self._raw, self.sock):
-            if found is not None:
+        for sock in (self._raw, self.sock):
+            if sock is not None:
                 with suppress(OSError):
-                    found.shutdown(socket.SHUT_RDWR)
+                    sock.shutdown(socket.SHUT_RDWR)
