@@ -18,7 +18,7 @@ AGES = (0, 60, 300, 3600, 86400)
 #: Rows of each kind at first; few, because they are drawn again about once a second.
 ROWS = 50
 #: Further rows with each "show more".
-_MORE_ROWS = 100
+_ROWS_ADDED = 100
 _ROWS_MAX = 1000
 _TEXT_LIMIT = 200
 _AGE_MAX = 366 * 86400
@@ -39,17 +39,17 @@ class InFlightQuery:
     chosen: int | None = None
 
     @classmethod
-    def from_words(cls, words: Mapping[str, object]) -> "InFlightQuery":
+    def from_words(cls, query: Mapping[str, object]) -> "InFlightQuery":
         """Parse the address parameters; unknown values are ignored."""
-        asked = Params(words)
+        params = Params(query)
         return cls(
-            source=asked.text("source", strip=False),
-            slot=asked.text("slot", strip=False),
-            state=asked.choice("state", STATES),
-            older_seconds=min(asked.number("older") or 0, _AGE_MAX),
-            text=asked.text("q", _TEXT_LIMIT),
-            rows=min(max(asked.number("rows") or ROWS, ROWS), _ROWS_MAX),
-            chosen=asked.number("tx"),
+            source=params.text("source", strip=False),
+            slot=params.text("slot", strip=False),
+            state=params.choice("state", STATES),
+            older_seconds=min(params.number("older") or 0, _AGE_MAX),
+            text=params.text("q", _TEXT_LIMIT),
+            rows=min(max(params.number("rows") or ROWS, ROWS), _ROWS_MAX),
+            chosen=params.number("tx"),
         )
 
     def url(self, **changes: Any) -> str:
@@ -84,7 +84,7 @@ class InFlightQuery:
     @property
     def more_url(self) -> str | None:
         """Return the address with more rows; None at the maximum."""
-        more = min(self.rows + _MORE_ROWS, _ROWS_MAX)
+        more = min(self.rows + _ROWS_ADDED, _ROWS_MAX)
         return self.url(rows=more) if more > self.rows else None
 
     @property
@@ -112,5 +112,5 @@ class InFlightQuery:
         """Return what to read; ``whole`` ignores state, age and text."""
         if whole:
             return OpenWanted(incarnations=incarnations)
-        older = now - timedelta(seconds=self.older_seconds) if self.older_seconds else None
-        return OpenWanted(incarnations=incarnations, state=self.state, until=older, text=self.text)
+        until = now - timedelta(seconds=self.older_seconds) if self.older_seconds else None
+        return OpenWanted(incarnations=incarnations, state=self.state, until=until, text=self.text)

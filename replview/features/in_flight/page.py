@@ -26,11 +26,18 @@ from replview.ui.changes.stages import lifecycle_of
 #: Seconds over which a rate is measured.
 _WINDOW_SECONDS = 4.0
 #: Minimum seconds between two readings that give a rate.
-_LEAST_SECONDS = 0.7
+_MIN_READING_SECONDS = 0.7
 #: Age in seconds of a reading that is too old for a rate.
 _STALE_SECONDS = 15.0
 #: Seconds without a reading after which a transaction is forgotten.
 _FORGET_SECONDS = 60.0
+#: Ended transactions on the in-flight page; another page lists all of them.
+ENDED_ROWS = 20
+ENDED_WINDOW = timedelta(days=1)
+#: Ended transactions on each page of their own list.
+ENDED_PAGE = 100
+#: Maximum number of slots for which the page lists what holds their WAL.
+_HOLDINGS_SHOWN = 12
 
 
 class ChangeRates:
@@ -44,39 +51,30 @@ class ChangeRates:
         self, counts: Iterable[tuple[int, int]], now: float | None = None
     ) -> dict[int, float | None]:
         """Note the transactions' change counts; return changes per second, None if too early."""
-        at = time.monotonic() if now is None else now
+        moment = time.monotonic() if now is None else now
         rates: dict[int, float | None] = {}
         with self._lock:
             for identifier, changes in counts:
                 readings = self._seen.setdefault(identifier, deque(maxlen=64))
-                readings.append((at, changes))
-                while len(readings) > 2 and at - readings[1][0] >= _WINDOW_SECONDS:
+                readings.append((moment, changes))
+                while len(readings) > 2 and moment - readings[1][0] >= _WINDOW_SECONDS:
                     readings.popleft()
-                if at - readings[0][0] > _STALE_SECONDS and len(readings) > 1:
+                if moment - readings[0][0] > _STALE_SECONDS and len(readings) > 1:
                     readings.popleft()
                 first_at, first = readings[0]
-                elapsed = at - first_at
-                known = elapsed >= _LEAST_SECONDS
-                rates[identifier] = max(changes - first, 0) / elapsed if known else None
+                elapsed = moment - first_at
+                measurable = elapsed >= _MIN_READING_SECONDS
+                rates[identifier] = max(changes - first, 0) / elapsed if measurable else None
             self._seen = {
                 identifier: readings
                 for identifier, readings in self._seen.items()
-                if at - readings[-1][0] <= _FORGET_SECONDS
+                if moment - readings[-1][0] <= _FORGET_SECONDS
             }
         return rates
 
 
 #: The rates that this process has measured.
 rates = ChangeRates()
-
-
-#: Ended transactions on the in-flight page; another page lists all of them.
-ENDED_ROWS = 20
-ENDED_WINDOW = timedelta(days=1)
-#: Ended transactions on each page of their own list.
-ENDED_PAGE = 100
-#: Maximum number of slots for which the page lists what holds their WAL.
-_HOLDINGS = 12
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,21 +166,21 @@ class InFlight:
 def read_scope(filters: InFlightQuery) -> InFlightScope:
     """Return the slots in view. Raises ``Http404`` for an unknown source or slot."""
     now = timezone.now()
-    rows = Slot.objects.exclude(desired=Slot.Desired.REMOVING)
-    known = list(rows.select_related("source", "incarnation"))
+    query = Slot.objects.exclude(desired=Slot.Desired.REMOVING)
+    all_slots = list(query.select_related("source", "incarnation"))
     slots = [
         slot
-        for slot in known
+        for slot in all_slots
         if filters.source in ("", slot.source.name) and filters.slot in ("", str(slot))
     ]
-    sources = [one for one in Source.objects.all() if filters.source in ("", one.name)]
+    sources = [source for source in Source.objects.all() if filters.source in ("", source.name)]
     if filters.slot:
         sources = [slot.source for slot in slots]
     if not sources and (filters.source or filters.slot):
         raise Http404(f"there is no {filters.slot or filters.source!r}")
     looks = SourceLook.objects.in_bulk([source.pk for source in sources])
     states = {source.pk: SourceState(looks.get(source.pk), now) for source in sources}
-    return InFlightScope(now=now, slots=slots, all_slots=known, sources=sources, looks=looks,
+    return InFlightScope(now=now, slots=slots, all_slots=all_slots, sources=sources, looks=looks,
                          source_states=states)  # fmt: skip
 
 
@@ -190,22 +188,23 @@ def read_in_flight(filters: InFlightQuery, scope: InFlightScope) -> InFlight:
     """Read everything that the page shows."""
     # Read the revision first, so that a change during the read shows as a new revision later.
     revision = store.revision()
-    whole = filters.wanted(scope.incarnations, scope.now, whole=True)
-    wanted = filters.wanted(scope.incarnations, scope.now)
+    unfiltered = filters.wanted(scope.incarnations, scope.now, whole=True)
+    selection = filters.wanted(scope.incarnations, scope.now)
     page = InFlight(
         scope=scope,
         filters=filters,
         revision=revision,
-        whole=_numbers(store.open_totals(whole), scope),
+        whole=_numbers(store.open_totals(unfiltered), scope),
         numbers=Numbers(),
     )
-    page.numbers = _numbers(store.open_totals(wanted), scope) if filters.narrowed else page.whole
-    _read_open(page, wanted)
+    page.numbers = _numbers(store.open_totals(selection), scope) if filters.narrowed else page.whole
+    _read_open(page, selection)
     _read_on_source(page)
-    _read_ended(page, wanted)
+    _read_ended(page, selection)
     worst_first = sorted(scope.slots, key=lambda slot: -_retained(scope, slot))
     page.holdings = [
-        holding_of(slot, scope.source_state(slot), scope.now) for slot in worst_first[:_HOLDINGS]
+        holding_of(slot, scope.source_state(slot), scope.now)
+        for slot in worst_first[:_HOLDINGS_SHOWN]
     ]
     return page
 
@@ -213,16 +212,16 @@ def read_in_flight(filters: InFlightQuery, scope: InFlightScope) -> InFlight:
 def _numbers(totals: list[store.OpenTotal], scope: InFlightScope) -> Numbers:
     numbers = Numbers()
     slots = {slot.incarnation_id: slot for slot in scope.slots}
-    held: dict[int, int] = {}
+    held_by_source: dict[int, int] = {}
     for total in totals:
         setattr(numbers, total.state, getattr(numbers, total.state) + total.count)
         if total.state != "receiving":
             numbers.oldest = min(numbers.oldest or total.oldest, total.oldest)
         slot = slots[total.incarnation_id]
         if total.first_lsn is not None and slot.server_lsn is not None:
-            holds = max(int(slot.server_lsn) - int(total.first_lsn), 0)
-            held[slot.source_id] = max(held.get(slot.source_id, 0), holds)
-    numbers.held_wal_bytes = sum(held.values()) if held else None
+            held_bytes = max(int(slot.server_lsn) - int(total.first_lsn), 0)
+            held_by_source[slot.source_id] = max(held_by_source.get(slot.source_id, 0), held_bytes)
+    numbers.held_wal_bytes = sum(held_by_source.values()) if held_by_source else None
     return numbers
 
 
@@ -231,41 +230,44 @@ def _retained(scope: InFlightScope, slot: Slot) -> int:
     return facts.get("retained_wal_bytes") or 0
 
 
-def _read_open(page: InFlight, wanted: store.OpenWanted) -> None:
+def _read_open(page: InFlight, selection: store.OpenWanted) -> None:
     limit = page.filters.rows
     streaming = prepared = []
     if page.numbers.streaming or page.numbers.receiving:
-        streaming = store.open_rows(wanted, prepared=False, limit=limit)
+        streaming = store.open_rows(selection, prepared=False, limit=limit)
     if page.numbers.prepared:
-        prepared = store.open_rows(wanted, prepared=True, limit=limit)
-    made = in_flight_rows([*streaming, *prepared], page.scope)
-    page.streaming, page.prepared = made[: len(streaming)], made[len(streaming) :]
+        prepared = store.open_rows(selection, prepared=True, limit=limit)
+    rows = in_flight_rows([*streaming, *prepared], page.scope)
+    page.streaming, page.prepared = rows[: len(streaming)], rows[len(streaming) :]
 
 
-def in_flight_rows(rows: list[Transaction], scope: InFlightScope) -> list[InFlightRow]:
+def in_flight_rows(transactions: list[Transaction], scope: InFlightScope) -> list[InFlightRow]:
     """Return open transactions as rows, in the same order."""
-    names = relation_names(reading_session(), {int(key) for row in rows for key in row.relations})
-    aborted = store.aborted_of(rows)
-    made = []
-    for row in rows:
-        slot = scope.slot_of(row)
+    names = relation_names(
+        reading_session(),
+        {int(key) for transaction in transactions for key in transaction.relations},
+    )
+    aborted = store.aborted_of(transactions)
+    rows = []
+    for transaction in transactions:
+        slot = scope.slot_of(transaction)
         source_state = scope.source_state(slot)
-        tables, more = touched_by(row, names)
-        made.append(
+        tables, more_tables = touched_by(transaction, names)
+        rows.append(
             InFlightRow(
-                row=OpenRow(row, slot, scope.now),
-                on_source=source_state.of(row),
+                row=OpenRow(transaction, slot, scope.now),
+                on_source=source_state.of(transaction),
                 tables=tables,
-                more_tables=more,
-                aborted=aborted.get(row.pk),
+                more_tables=more_tables,
+                aborted=aborted.get(transaction.pk),
                 counters=source_state.slots.get(slot.name) or {},
             )
         )
-    growing = [one for one in made if one.transaction.state != "prepared"]
-    grown = rates.note((one.transaction.pk, one.transaction.received) for one in growing)
-    for one in growing:
-        one.rate = grown[one.transaction.pk]
-    return made
+    growing = [row for row in rows if row.transaction.state != "prepared"]
+    rate_by_id = rates.note((row.transaction.pk, row.transaction.received) for row in growing)
+    for row in growing:
+        row.rate = rate_by_id[row.transaction.pk]
+    return rows
 
 
 def _read_on_source(page: InFlight) -> None:
@@ -294,27 +296,27 @@ def _rows_on_source(source: Source, state: SourceState, scope: InFlightScope) ->
     by_incarnation = {slot.incarnation_id: slot for slot in slots if slot.incarnation_id}
     databases = {(state.slots.get(slot.name) or {}).get("database") for slot in slots}
     holders = list(all_holders(state))
-    known = store.recorded(
+    recorded = store.recorded(
         list(by_incarnation),
         [holder.name for holder in holders if holder.kind == "prepared"],
         [holder.xid for holder in holders if holder.kind == "running" and holder.xid],
     )
-    made = []
+    rows = []
     for holder in holders:
         row = OnSourceRow(source=source, holder=holder, logical=state.logical_slots, now=scope.now)
         gid = holder.name if holder.kind == "prepared" else None
-        if found := known.get((gid, holder.xid or 0)):
-            row.slot = by_incarnation[found[1]]
-            row.transaction = found[0] if is_seen(row.slot) else None
+        if record := recorded.get((gid, holder.xid or 0)):
+            row.slot = by_incarnation[record[1]]
+            row.transaction = record[0] if is_seen(row.slot) else None
         else:
             row.why = why_unrecorded(holder, databases)
-        made.append(row)
-    return made
+        rows.append(row)
+    return rows
 
 
-def _read_ended(page: InFlight, wanted: store.OpenWanted) -> None:
+def _read_ended(page: InFlight, selection: store.OpenWanted) -> None:
     since = page.scope.now - ENDED_WINDOW
-    rows = store.ended_rows(wanted, limit=ENDED_ROWS + 1, since=since)
+    rows = store.ended_rows(selection, limit=ENDED_ROWS + 1, since=since)
     page.more_ended = len(rows) > ENDED_ROWS
     page.ended = ended_rows(rows[:ENDED_ROWS], page.scope)
 

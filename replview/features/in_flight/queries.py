@@ -26,14 +26,14 @@ SINCE = Case(
     When(state="prepared", then=Coalesce("prepared_at", "received_at")), default=F("received_at")
 )
 # Prepared transactions match in any state: they may have ended since the source was sampled.
-_RECORDED = """
+_RECORDED_SQL = """
     SELECT gid, xid, id, incarnation_id FROM transaction
      WHERE incarnation_id = ANY(%s)
        AND (gid = ANY(%s) OR state IN ('receiving', 'streaming') AND xid = ANY(%s))
      ORDER BY id
 """
 # Changes whenever the page's content may change; costs a few index lookups.
-_REVISION = """
+_REVISION_SQL = """
     SELECT (SELECT max(stored_at) FROM transaction
              WHERE state IN ('receiving', 'streaming', 'prepared')),
            (SELECT count(*) FROM transaction WHERE state IN ('receiving', 'streaming', 'prepared')),
@@ -62,42 +62,42 @@ class OpenWanted:
 
     def open(self) -> "QuerySet[Transaction]":
         """Return the open transactions, each with ``since``."""
-        of_state = {"streaming": ("receiving", "streaming"), "prepared": ("prepared",)}
-        states = of_state.get(self.state, OPEN_STATES)
+        states_of = {"streaming": ("receiving", "streaming"), "prepared": ("prepared",)}
+        states = states_of.get(self.state, OPEN_STATES)
         # The condition on the state lets PostgreSQL use the partial index of open transactions.
-        found = Transaction.objects.filter(
+        transactions = Transaction.objects.filter(
             state__in=states, incarnation_id__in=list(self.incarnations)
         ).annotate(since=SINCE)
         # Hide the copy that the SQL interface is receiving again: the old row is still shown.
-        found = found.exclude(state="receiving", streamed=True)
+        transactions = transactions.exclude(state="receiving", streamed=True)
         if self.until is not None:
-            found = found.filter(since__lte=self.until)
-        return found.filter(self._says()) if self.text else found
+            transactions = transactions.filter(since__lte=self.until)
+        return transactions.filter(self._matches_text()) if self.text else transactions
 
     def ended(self) -> "QuerySet[Transaction]":
         """Return ended transactions that were streamed or two-phase, the newest first."""
-        found = Transaction.objects.filter(
+        transactions = Transaction.objects.filter(
             Q(streamed=True) | Q(gid__isnull=False),
             state__in=ENDED_STATES,
             incarnation_id__in=list(self.incarnations),
             stored_at__isnull=False,
         )
         if self.state == "streaming":
-            found = found.filter(streamed=True)
+            transactions = transactions.filter(streamed=True)
         elif self.state == "prepared":
-            found = found.filter(gid__isnull=False)
-        found = found.filter(self._says()) if self.text else found
-        return found.order_by("-stored_at", "-id")
+            transactions = transactions.filter(gid__isnull=False)
+        transactions = transactions.filter(self._matches_text()) if self.text else transactions
+        return transactions.order_by("-stored_at", "-id")
 
-    def _says(self) -> Q:
-        found = Q(gid__icontains=self.text)
+    def _matches_text(self) -> Q:
+        condition = Q(gid__icontains=self.text)
         if (xid := whole_number(self.text, digits=10)) is not None:
-            found |= Q(xid=xid)
+            condition |= Q(xid=xid)
         schema, _, table = self.text.rpartition(".")
-        named = Q(table__icontains=table) & (Q(schema__iendswith=schema) if schema else Q())
-        tables = Relation.objects.filter(named).values_list("pk", flat=True)[:_TABLES_LIMIT]
+        by_name = Q(table__icontains=table) & (Q(schema__iendswith=schema) if schema else Q())
+        tables = Relation.objects.filter(by_name).values_list("pk", flat=True)[:_TABLES_LIMIT]
         keys = [str(pk) for pk in tables]
-        return found | Q(relations__has_any_keys=keys) if keys else found
+        return condition | Q(relations__has_any_keys=keys) if keys else condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,10 @@ class OpenTotal:
     first_lsn: LSN | None
 
 
-def open_totals(wanted: OpenWanted) -> list[OpenTotal]:
+def open_totals(selection: OpenWanted) -> list[OpenTotal]:
     """Return the numbers of all open transactions, by incarnation and state."""
     rows = (
-        wanted.open()
+        selection.open()
         .values("incarnation_id", "state")
         .annotate(count=Count("id"), oldest=Min("since"), first=Min("first_lsn"))
         .values_list("incarnation_id", "state", "count", "oldest", "first")
@@ -125,30 +125,30 @@ def open_totals(wanted: OpenWanted) -> list[OpenTotal]:
     return [OpenTotal(*row) for row in rows]
 
 
-def open_rows(wanted: OpenWanted, *, prepared: bool, limit: int) -> list[Transaction]:
+def open_rows(selection: OpenWanted, *, prepared: bool, limit: int) -> list[Transaction]:
     """Return open transactions, either prepared or not, the oldest first."""
     is_prepared = Q(state="prepared")
-    found = wanted.open().filter(is_prepared if prepared else ~is_prepared)
-    return list(found.order_by(SINCE, "id")[:limit])
+    transactions = selection.open().filter(is_prepared if prepared else ~is_prepared)
+    return list(transactions.order_by(SINCE, "id")[:limit])
 
 
 def ended_rows(
-    wanted: OpenWanted,
+    selection: OpenWanted,
     *,
     limit: int,
     since: dt.datetime | None = None,
     before: tuple[dt.datetime, int] | None = None,
 ) -> list[Transaction]:
     """Return ended transactions stored after ``since`` and before ``before`` (stored_at, id)."""
-    found = wanted.ended()
+    transactions = selection.ended()
     if since is not None:
-        found = found.filter(stored_at__gt=since)
+        transactions = transactions.filter(stored_at__gt=since)
     if before is not None:
-        found = found.filter(
+        transactions = transactions.filter(
             Q(stored_at__lt=before[0]) | Q(stored_at=before[0], id__lt=before[1]),
             stored_at__lte=before[0],
         )
-    return list(found[:limit])
+    return list(transactions[:limit])
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +160,22 @@ class Aborted:
     counted: bool
 
 
-def aborted_of(rows: Iterable[Transaction]) -> dict[int, Aborted]:
+def aborted_of(transactions: Iterable[Transaction]) -> dict[int, Aborted]:
     """Return aborted subtransactions by transaction, without tombstones of whole transactions."""
-    ids = [row.pk for row in rows if row.aborted_changes]
+    ids = [transaction.pk for transaction in transactions if transaction.aborted_changes]
     if not ids:
         return {}
     whole = Q(subxid=F("whole_xid"))
-    found = (
+    counts = (
         AbortedSubtransaction.objects.filter(transaction_id__in=ids)
         .annotate(
             whole_xid=Case(
-                *(When(transaction_id=row.pk, then=row.xid) for row in rows if row.xid), default=0
+                *(
+                    When(transaction_id=transaction.pk, then=transaction.xid)
+                    for transaction in transactions
+                    if transaction.xid
+                ),
+                default=0,
             )
         )
         .exclude(whole)
@@ -178,17 +183,19 @@ def aborted_of(rows: Iterable[Transaction]) -> dict[int, Aborted]:
         .annotate(number=Count("subxid"), counted=Count("changes"))
         .values_list("transaction_id", "number", "counted")
     )
-    return {identifier: Aborted(number, number == counted) for identifier, number, counted in found}
+    return {
+        identifier: Aborted(number, number == counted) for identifier, number, counted in counts
+    }
 
 
-def changes_are_kept(row: Transaction, slot: Slot) -> bool:
+def changes_are_kept(transaction: Transaction, slot: Slot) -> bool:
     """Return whether the changes of an aborted or rolled-back transaction are still stored."""
-    if row.state not in ("aborted", "rolled back"):
+    if transaction.state not in ("aborted", "rolled back"):
         return True
-    gone = AbortedSubtransaction.objects.filter(
-        transaction_id=row.pk, subxid=row.xid or 0, swept=True
+    deleted = AbortedSubtransaction.objects.filter(
+        transaction_id=transaction.pk, subxid=transaction.xid or 0, swept=True
     )
-    return slot.keep_aborted or not gone.exists()
+    return slot.keep_aborted or not deleted.exists()
 
 
 def recorded(
@@ -200,13 +207,13 @@ def recorded(
     """
     if not incarnations or not (prepared or running):
         return {}
-    found = rows(_RECORDED, [list(incarnations), list(prepared), list(running)])
-    return {(gid, xid): (pk, incarnation) for gid, xid, pk, incarnation in found}
+    transactions = rows(_RECORDED_SQL, [list(incarnations), list(prepared), list(running)])
+    return {(gid, xid): (pk, incarnation_id) for gid, xid, pk, incarnation_id in transactions}
 
 
 def revision() -> str:
     """Return a text that changes whenever in-flight transactions may have changed."""
     return "-".join(
         f"{part.timestamp():.6f}" if isinstance(part, dt.datetime) else str(part)
-        for part in rows(_REVISION)[0]
+        for part in rows(_REVISION_SQL)[0]
     )

@@ -80,8 +80,8 @@ class OnSourceRow:
             return False
         if older_seconds and (age is None or age.total_seconds() < older_seconds):
             return False
-        named = f"{holder.name} {holder.role} {holder.application}".casefold()
-        return not text or text.casefold() in named or text in (str(holder.xid), str(holder.pid))
+        names = f"{holder.name} {holder.role} {holder.application}".casefold()
+        return not text or text.casefold() in names or text in (str(holder.xid), str(holder.pid))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from replview.features.in_flight.filters import InFlightQuery
 from replview.features.in_flight.rows import InFlightRow
 from replview.store.models import Transaction
 from replview.store.read.seen import withholds_size
-from replview.text import formats as words
+from replview.text import formats
 from replview.ui.changes.stages import LifecycleDrawing
 from replview.ui.component_html import time_html
 
@@ -23,17 +23,17 @@ register = template.Library()
 
 
 @register.simple_tag
-def on_source_word(one: InFlightRow) -> SafeString:
+def on_source_word(row: InFlightRow) -> SafeString:
     """Return the symbol that says whether the transaction is still open on its source."""
-    on = one.on_source
-    receiving = one.transaction.state == "receiving"
-    there = "prepared" if one.row.prepared or "gid" in (on.found or {}) else "running"
-    return _on_source(on.word, on.reason, there, receiving)
+    on_source = row.on_source
+    receiving = row.transaction.state == "receiving"
+    open_state = "prepared" if row.row.prepared or "gid" in (on_source.found or {}) else "running"
+    return _on_source(on_source.word, on_source.reason, open_state, receiving)
 
 
 @lru_cache(64)
-def _on_source(word: str, reason: str, there: str, receiving: bool) -> SafeString:
-    values = {"word": word, "reason": reason, "there": there, "receiving": receiving}
+def _on_source(word: str, reason: str, open_state: str, receiving: bool) -> SafeString:
+    values = {"word": word, "reason": reason, "there": open_state, "receiving": receiving}
     return mark_safe(render_to_string("in_flight/_on_source_word.html", values).strip())
 
 
@@ -42,7 +42,7 @@ def received_bytes(transaction: Transaction) -> str:
     """Return the received size, unless it would reveal the size of hidden values."""
     if withholds_size(transaction, current_visibility()):
         return "size withheld,"
-    return words.bytes_words(transaction.size_bytes)
+    return formats.bytes_words(transaction.size_bytes)
 
 
 @register.simple_tag
@@ -66,7 +66,7 @@ def _row_url(filters: InFlightQuery) -> str:
 @register.simple_tag
 def age_of(moment: datetime) -> SafeString:
     """Return the age, such as ``9 h 12 min``, which the browser updates; UTC on hover."""
-    return time_html(moment, "age", words.age_words(timezone.now() - moment))
+    return time_html(moment, "age", formats.age_words(timezone.now() - moment))
 
 
 @register.inclusion_tag("ui/components/lifecycle.html")
@@ -92,10 +92,10 @@ def per_second(rate: float | None) -> str:
     if rate is None:
         return "unknown"
     figure = f"{rate:.1f}" if 0 < rate < 1 else f"{rate:,.0f}"
-    return f"{figure}{words.NO_BREAK}changes/s"
+    return f"{figure}{formats.NO_BREAK}changes/s"
 
 
 @register.filter
 def lasted(seconds: float | None) -> str:
     """Format a duration such as ``1 min 42 s``; None as ``unknown``."""
-    return "unknown" if seconds is None else words.age_words(seconds)
+    return "unknown" if seconds is None else formats.age_words(seconds)

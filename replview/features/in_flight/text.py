@@ -55,21 +55,21 @@ def sentence_of(page: InFlight) -> InFlightHeadline:
             "No transaction is in flight.",
             "No open transaction holds back WAL or vacuum.",
         )
-        known = all(state.fresh for _, state in page.looked) and not page.filters.narrowed
-        if page.on_source or not known:
+        complete = all(state.fresh for _, state in page.looked) and not page.filters.narrowed
+        if page.on_source or not complete:
             rest = "No streamed or prepared transaction: see below what else is open."
         if hidden := page.whole.open:
             title, rest = "Nothing matches.", f"{plural(hidden, 'transaction')} not shown."
         return InFlightHeadline(level=Level.IDLE, title=title, says="none", rest=rest)
     if isinstance(worst, OnSourceRow):
-        made = _of_elsewhere(worst)
+        headline = _elsewhere_headline(worst)
     elif worst.row.prepared:
-        made = _of_prepared(worst)
+        headline = _prepared_headline(worst)
     else:
-        made = _of_streaming(worst)
-    made.title = _title(page.whole, len(page.elsewhere))
-    made.says = f"{made.level}|{made.name}"
-    return made
+        headline = _streaming_headline(worst)
+    headline.title = _title(page.whole, len(page.elsewhere))
+    headline.says = f"{headline.level}|{headline.name}"
+    return headline
 
 
 def _title(numbers: Numbers, elsewhere: int) -> str:
@@ -78,7 +78,7 @@ def _title(numbers: Numbers, elsewhere: int) -> str:
         "prepared": numbers.prepared,
         "still arriving": numbers.receiving,
     }
-    parts = [f"{count:,} {word}" for word, count in counts.items() if count]
+    parts = [f"{count:,} {state}" for state, count in counts.items() if count]
     if not parts and elsewhere:
         return f"{plural(elsewhere, 'prepared transaction')} not recorded here."
     if len(parts) == 1:
@@ -90,57 +90,59 @@ def _worst(page: InFlight) -> InFlightRow | OnSourceRow | None:
     """Return the transaction prepared for longest, else the one streaming for longest."""
     elsewhere = page.elsewhere[0] if page.elsewhere else None
     if page.prepared:
-        mine = page.prepared[0]
-        if elsewhere and elsewhere.holder.since and elsewhere.holder.since < mine.row.since:
+        prepared = page.prepared[0]
+        if elsewhere and elsewhere.holder.since and elsewhere.holder.since < prepared.row.since:
             return elsewhere
-        return mine
+        return prepared
     return elsewhere or (page.streaming[0] if page.streaming else None)
 
 
-def _of_prepared(one: InFlightRow) -> InFlightHeadline:
-    row = one.row
-    name = one.transaction.name
-    made = InFlightHeadline(
+def _prepared_headline(row: InFlightRow) -> InFlightHeadline:
+    open_row = row.row
+    name = row.transaction.name
+    headline = InFlightHeadline(
         level=Level.OK,
         title="",
         name=name,
         doing="prepared for",
-        since=row.since,
-        rest=_holds(one),
-        chosen=one.transaction.pk,
+        since=open_row.since,
+        rest=_held_text(row),
+        chosen=row.transaction.pk,
     )
-    if one.on_source.word == "gone":
-        made.rest += " It is no longer prepared on the source; its end has not been received yet."
-        made.level = Level.LOOK if row.long else Level.OK
-        return made
-    made.action = "Copy SQL: commit or roll back"
-    made.statements = ends_of_prepared(name, plural(one.transaction.changes, "change"))
-    made.where = _where(one)
-    if row.age > LONG:
-        made.level, made.next = Level.LOOK, "commit it or roll it back."
-    return made
+    if row.on_source.word == "gone":
+        headline.rest += (
+            " It is no longer prepared on the source; its end has not been received yet."
+        )
+        headline.level = Level.LOOK if open_row.long else Level.OK
+        return headline
+    headline.action = "Copy SQL: commit or roll back"
+    headline.statements = ends_of_prepared(name, plural(row.transaction.changes, "change"))
+    headline.where = _place_text(row)
+    if open_row.age > LONG:
+        headline.level, headline.next = Level.LOOK, "commit it or roll it back."
+    return headline
 
 
-def _of_streaming(one: InFlightRow) -> InFlightHeadline:
-    row = one.row
-    doing = "arriving for" if one.transaction.state == "receiving" else "streaming for"
-    made = InFlightHeadline(
+def _streaming_headline(row: InFlightRow) -> InFlightHeadline:
+    open_row = row.row
+    doing = "arriving for" if row.transaction.state == "receiving" else "streaming for"
+    headline = InFlightHeadline(
         level=Level.OK,
         title="",
-        name=one.transaction.name,
+        name=row.transaction.name,
         doing=doing,
-        since=row.since,
-        rest=_holds(one),
-        chosen=one.transaction.pk,
+        since=open_row.since,
+        rest=_held_text(row),
+        chosen=row.transaction.pk,
     )
-    session = one.on_source.found or {}
-    if row.age > LONG:
-        made.level, made.next = Level.LOOK, "wait for its session, or end it."
+    session = row.on_source.found or {}
+    if open_row.age > LONG:
+        headline.level, headline.next = Level.LOOK, "wait for its session, or end it."
         if session.get("pid"):
-            made.action = "Copy SQL: end its session"
-            made.statements = ends_of_session(one.transaction, session)
-            made.where = f"Run it on {row.slot.source.name}."
-    return made
+            headline.action = "Copy SQL: end its session"
+            headline.statements = ends_of_session(row.transaction, session)
+            headline.where = f"Run it on {open_row.slot.source.name}."
+    return headline
 
 
 def ends_of_session(
@@ -151,35 +153,40 @@ def ends_of_session(
     return () if end is None else (end,)
 
 
-def _of_elsewhere(one: OnSourceRow) -> InFlightHeadline:
-    holder = one.holder
-    made = InFlightHeadline(level=Level.LOOK if one.long else Level.OK, title="", name=holder.name,
-                            doing=f"prepared on {one.source.name} for", since=holder.since,
-                            rest="It is not recorded here, and blocks vacuum there.")  # fmt: skip
+def _elsewhere_headline(row: OnSourceRow) -> InFlightHeadline:
+    holder = row.holder
+    headline = InFlightHeadline(
+        level=Level.LOOK if row.long else Level.OK,
+        title="",
+        name=holder.name,
+        doing=f"prepared on {row.source.name} for",
+        since=holder.since,
+        rest="It is not recorded here, and blocks vacuum there.",
+    )
     if holder.neighbour:
-        made.next = "the owner of that database can end it."
-        return made
-    made.action, made.statements = "Copy SQL: commit or roll back", holder.ends
-    made.where = f"Connect to database {holder.database} of {one.source.name} first."
-    if one.long:
-        made.next = "commit it or roll it back."
-    return made
+        headline.next = "the owner of that database can end it."
+        return headline
+    headline.action, headline.statements = "Copy SQL: commit or roll back", holder.ends
+    headline.where = f"Connect to database {holder.database} of {row.source.name} first."
+    if row.long:
+        headline.next = "commit it or roll it back."
+    return headline
 
 
-def _holds(one: InFlightRow) -> str:
-    held = one.row.held_wal_bytes
-    return f"It holds {bytes_words(held)} of WAL." if held else ""
+def _held_text(row: InFlightRow) -> str:
+    held_bytes = row.row.held_wal_bytes
+    return f"It holds {bytes_words(held_bytes)} of WAL." if held_bytes else ""
 
 
-def _where(one: InFlightRow) -> str:
-    database, source = database_of(one), one.row.slot.source.name
+def _place_text(row: InFlightRow) -> str:
+    database, source = database_of(row), row.row.slot.source.name
     return f"Run it on {source}{f', connected to database {database}' if database else ''}."
 
 
-def database_of(one: InFlightRow) -> str:
+def database_of(row: InFlightRow) -> str:
     """Return the transaction's database as reported, else the slot's database."""
-    found = one.on_source.found or {}
-    return str(found.get("database") or one.counters.get("database") or "")
+    session = row.on_source.found or {}
+    return str(session.get("database") or row.counters.get("database") or "")
 
 
 def work_mem_words(scope: InFlightScope) -> str:
@@ -188,10 +195,10 @@ def work_mem_words(scope: InFlightScope) -> str:
     Several sources give a range; an unknown setting gives an empty text.
     """
     states = {slot.source_id: scope.source_state(slot) for slot in scope.slots}
-    found = [one.holders.get("logical_decoding_work_mem_bytes") for one in states.values()]
-    known = [size for size in found if size is not None]
-    if not known:
+    settings = [state.holders.get("logical_decoding_work_mem_bytes") for state in states.values()]
+    sizes = [size for size in settings if size is not None]
+    if not sizes:
         return ""
-    low, high = min(known), max(known)
+    low, high = min(sizes), max(sizes)
     place = "this source" if len(states) == 1 else "these sources"
     return f"{bytes_words(low)}{f' to {bytes_words(high)}' if high > low else ''} on {place}"

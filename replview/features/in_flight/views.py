@@ -76,14 +76,14 @@ class Chosen:
     @property
     def session(self) -> dict[str, Any]:
         """Return the session that runs the transaction, as sampled; empty if unknown."""
-        found = (self.open.on_source.found if self.open else None) or {}
-        return found if "pid" in found else {}
+        session = (self.open.on_source.found if self.open else None) or {}
+        return session if "pid" in session else {}
 
     @property
     def owner(self) -> str:
         """Return the role that prepared or runs the transaction; empty if unknown."""
-        found = (self.open.on_source.found if self.open else None) or {}
-        return str(found.get("owner") or found.get("role") or "")
+        session = (self.open.on_source.found if self.open else None) or {}
+        return str(session.get("owner") or session.get("role") or "")
 
     @property
     def limit_words(self) -> str:
@@ -98,50 +98,57 @@ def read_chosen(identifier: int | None, scope: InFlightScope) -> Chosen | None:
     """Return the transaction, or the one that replaced it; None if there is none."""
     if identifier is None:
         return None
-    rows = Transaction.objects.exclude(state__in=HIDDEN_STATES)
-    row = rows.filter(pk=identifier).first()
-    if row is None and (again := received_anew(identifier)[0]) is not None:
-        row = rows.filter(pk=again).first()
-    if row is None:
+    transactions = Transaction.objects.exclude(state__in=HIDDEN_STATES)
+    transaction = transactions.filter(pk=identifier).first()
+    if transaction is None and (replacement_id := received_anew(identifier)[0]) is not None:
+        transaction = transactions.filter(pk=replacement_id).first()
+    if transaction is None:
         return None
-    incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
-    made = Chosen(transaction=row, slot=incarnation.slot, lifecycle=None)
-    transitions = transitions_of(reading_session(), [row.pk]).get(row.pk, ())
-    made.lifecycle = lifecycle_of(row, transitions, scope.now)
-    names = relation_names(reading_session(), {int(key) for key in row.relations})
-    made.tables, _ = touched_by(row, names, shown=50)
-    if row.state in store.OPEN_STATES and row.incarnation_id not in scope.incarnations:
+    incarnation = SlotIncarnation.objects.select_related("slot__source").get(
+        pk=transaction.incarnation_id
+    )
+    chosen = Chosen(transaction=transaction, slot=incarnation.slot, lifecycle=None)
+    transitions = transitions_of(reading_session(), [transaction.pk]).get(transaction.pk, ())
+    chosen.lifecycle = lifecycle_of(transaction, transitions, scope.now)
+    names = relation_names(reading_session(), {int(key) for key in transaction.relations})
+    chosen.tables, _ = touched_by(transaction, names, shown=50)
+    if (
+        transaction.state in store.OPEN_STATES
+        and transaction.incarnation_id not in scope.incarnations
+    ):
         scope = read_scope(InFlightQuery())  # its slot is not in the filtered scope
-    if row.state in store.OPEN_STATES and row.incarnation_id in scope.incarnations:
-        _read_open(made, scope)
+    if transaction.state in store.OPEN_STATES and transaction.incarnation_id in scope.incarnations:
+        _read_open(chosen, scope)
     else:
-        made.ended = EndedRow(transaction=row, slot=made.slot, lifecycle=made.lifecycle)
-        made.kept = store.changes_are_kept(row, made.slot)
-    return made
+        chosen.ended = EndedRow(
+            transaction=transaction, slot=chosen.slot, lifecycle=chosen.lifecycle
+        )
+        chosen.kept = store.changes_are_kept(transaction, chosen.slot)
+    return chosen
 
 
-def _read_open(made: Chosen, scope: InFlightScope) -> None:
-    row, source_state = made.transaction, scope.source_state(made.slot)
-    [one] = in_flight_rows([row], scope)
-    made.open = one
-    made.database = database_of(one)
-    made.holding = holding_of(made.slot, source_state, scope.now)
-    made.blocked = _blocked(made, source_state)
-    found = one.on_source.found or {}
-    if row.state == "prepared" and row.gid and one.on_source.word != "gone":
-        made.statements = ends_of_prepared(row.gid, plural(row.changes, "change"))
-    elif "gid" in found:
-        made.statements = ends_of_prepared(str(found["gid"]), "changes")
-    elif made.session:
-        made.statements = ends_of_session(row, made.session)
+def _read_open(chosen: Chosen, scope: InFlightScope) -> None:
+    transaction, source_state = chosen.transaction, scope.source_state(chosen.slot)
+    [open_row] = in_flight_rows([transaction], scope)
+    chosen.open = open_row
+    chosen.database = database_of(open_row)
+    chosen.holding = holding_of(chosen.slot, source_state, scope.now)
+    chosen.blocked = _blocked(chosen, source_state)
+    session = open_row.on_source.found or {}
+    if transaction.state == "prepared" and transaction.gid and open_row.on_source.word != "gone":
+        chosen.statements = ends_of_prepared(transaction.gid, plural(transaction.changes, "change"))
+    elif "gid" in session:
+        chosen.statements = ends_of_prepared(str(session["gid"]), "changes")
+    elif chosen.session:
+        chosen.statements = ends_of_session(transaction, chosen.session)
 
 
-def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:
+def _blocked(chosen: Chosen, source_state: SourceState) -> Blocked | None:
     """Return what the transaction blocks, as the source reported it; None if it is gone."""
-    assert made.open is not None
-    if made.open.on_source.word == "gone" or made.transaction.state == "receiving":
+    assert chosen.open is not None
+    if chosen.open.on_source.word == "gone" or chosen.transaction.state == "receiving":
         return None
-    xid = made.transaction.xid
+    xid = chosen.transaction.xid
     age = source_state.age_of(xid)
     blocked = Blocked(sessions=source_state.waiting_for(xid) if source_state.fresh else None)
     if age is not None and source_state.fresh:
@@ -225,14 +232,14 @@ def build_page(filters: InFlightQuery) -> InFlightPage:
 def build_ended_page(filters: InFlightQuery, before: tuple[datetime, int] | None) -> EndedPage:
     """Read one page of ended transactions, beginning after ``before``."""
     scope = read_scope(filters)
-    wanted = filters.wanted(scope.incarnations, scope.now)
-    rows = store.ended_rows(wanted, limit=ENDED_PAGE + 1, before=before)
+    selection = filters.wanted(scope.incarnations, scope.now)
+    rows = store.ended_rows(selection, limit=ENDED_PAGE + 1, before=before)
     shown = rows[:ENDED_PAGE]
     return EndedPage(
         filters=filters,
         ended=ended_rows(shown, scope),
         first=before is None,
-        older=_cursor(shown[-1].stored_at, shown[-1].pk) if len(rows) > ENDED_PAGE else None,
+        older=_format_cursor(shown[-1].stored_at, shown[-1].pk) if len(rows) > ENDED_PAGE else None,
     )
 
 
@@ -252,7 +259,7 @@ def _sources(content: InFlight) -> list[SourceChoice]:
     return list(choices.values())
 
 
-def _cursor(stored_at: datetime | None, identifier: int) -> str:
+def _format_cursor(stored_at: datetime | None, identifier: int) -> str:
     assert stored_at is not None
     return f"{stored_at.timestamp() * 1e6:.0f}-{identifier}"
 
@@ -287,15 +294,15 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     if chosen is None:
         raise Http404("there is no such transaction, or it was received again")
     filters = InFlightQuery.from_words(request.GET)
-    content = {"filters": filters, "chosen": chosen, **_first_changes(chosen)}
-    return render(request, "in_flight/_drawer.html", content)
+    context = {"filters": filters, "chosen": chosen, **_first_changes(chosen)}
+    return render(request, "in_flight/_drawer.html", context)
 
 
 @page(GET, role=VIEWER, nav="in-flight")
 def ended(request: HttpRequest) -> HttpResponse:
     """List all ended transactions, the newest first."""
     page = build_ended_page(
-        InFlightQuery.from_words(request.GET), _before(request.GET.get("before", ""))
+        InFlightQuery.from_words(request.GET), _parse_cursor(request.GET.get("before", ""))
     )
     return render(request, "in_flight/ended.html", named_fields(page))
 
@@ -306,11 +313,16 @@ def _first_changes(chosen: Chosen) -> dict[str, object]:
     return named_fields(changes_page(row, read_slot(row)))
 
 
-def _before(cursor: str) -> tuple[datetime, int] | None:
+def _parse_cursor(cursor: str) -> tuple[datetime, int] | None:
     """Parse a cursor of the list of ended transactions; an invalid one means the beginning."""
-    at, _, identifier = cursor.partition("-")
-    if not (at.isdigit() and identifier.isdigit() and len(at) < 18 and len(identifier) < 19):
+    stored_us, _, identifier = cursor.partition("-")
+    if not (
+        stored_us.isdigit()
+        and identifier.isdigit()
+        and len(stored_us) < 18
+        and len(identifier) < 19
+    ):
         return None
-    seconds, microseconds = divmod(int(at), 1_000_000)
+    seconds, microseconds = divmod(int(stored_us), 1_000_000)
     moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)
     return moment, int(identifier)
