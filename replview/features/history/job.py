@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 #: Rows of a result that are stored; its Parquet files have all of them.
 ROWS_KEPT = 200
 #: Characters beyond which a stored value is cut.
-_CELL = 1_000
-_MOST_BYTES = 64 * 1024 * 1024
+_CELL_CHARACTERS = 1_000
+_OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 #: The log line in which a job names its engine.
-_ENGINE = re.compile(rb"^(DuckDB|Spark) answers: (\d+) rows are read$", re.MULTILINE)
+_ENGINE_LINE = re.compile(rb"^(DuckDB|Spark) answers: (\d+) rows are read$", re.MULTILINE)
 _OPTIONS = {
     "life": "--life", "table": "--table", "lsn": "--lsn", "time": "--time", "every": "--every",
     "from_lsn": "--from-lsn", "to_lsn": "--to-lsn", "since": "--since", "until": "--until",
@@ -76,7 +76,7 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
         pid = job.process.pid
         rows.beat(row, worker=worker(), job_pid=pid, log_path=str(job.log), output=str(output))
         after = follow(
-            rows, row, lambda seconds: job.wait(seconds) is not None, stop, _Engine(job.log)
+            rows, row, lambda seconds: job.wait(seconds) is not None, stop, _EngineReader(job.log)
         )
     finally:
         job.end()
@@ -94,8 +94,8 @@ def _check(row: HistoryJob) -> None:
     """Check the job's root again just before reading: the policy or links may have changed."""
     policy = read_policy()
     policy.check()
-    known = Export.objects.filter(state=Export.State.DONE, target=row.root).exists()
-    if not known and row.root != archive.chosen().target:
+    is_export = Export.objects.filter(state=Export.State.DONE, target=row.root).exists()
+    if not is_export and row.root != archive.chosen().target:
         check_again(row.root, policy, anywhere=row.anywhere)
 
 
@@ -106,14 +106,14 @@ def log_folder() -> Path:
 
 def arguments(row: HistoryJob, output: Path) -> list[str]:
     """Return the job's command line; a value follows a ``=``, so that none is read as an option."""
-    found = [row.job, f"--root={row.root}"]
-    found += [f"{_OPTIONS[name]}={row.words[name]}" for name in _OPTIONS if row.words.get(name)]
+    argv = [row.job, f"--root={row.root}"]
+    argv += [f"{_OPTIONS[name]}={row.words[name]}" for name in _OPTIONS if row.words.get(name)]
     tables = filter(None, str(row.words.get("tables") or "").split(","))
-    found += [f"--table={name}" for name in tables]
+    argv += [f"--table={name}" for name in tables]
     spark = os.environ.get("REPLVIEW_SPARK") or "local[2]"
     if masked := masked_for(str(row.words.get("life") or "")):
-        found.append(f"--masked={orjson.dumps(masked).decode()}")
-    return [*found, f"--output={output}", f"--limit={ROWS_KEPT}", "--json", f"--spark={spark}"]
+        argv.append(f"--masked={orjson.dumps(masked).decode()}")
+    return [*argv, f"--output={output}", f"--limit={ROWS_KEPT}", "--json", f"--spark={spark}"]
 
 
 def _start(row: HistoryJob, output: Path, results_path: Path, scratch: Path) -> JobProcess:
@@ -126,24 +126,24 @@ def _start(row: HistoryJob, output: Path, results_path: Path, scratch: Path) -> 
                                 environment=environment, output=results)  # fmt: skip
 
 
-class _Engine:
+class _EngineReader:
     """A reader of the log for the job's engine and the number of rows it reads, once logged."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         # Earlier contents of the log come from earlier runs.
         self._read = log.stat().st_size
-        self._told = False
+        self._reported = False
 
     def __call__(self) -> dict[str, Any] | None:
-        if self._told:
+        if self._reported:
             return None
         with contextlib.suppress(OSError), self._log.open("rb") as log:
             log.seek(self._read)
-            if found := _ENGINE.search(log.read(_MOST_BYTES)):
-                self._told = True
-                told = {"answered_by": found[1].decode(), "rows_read": int(found[2])}
-                return {"result": {"told": told}}
+            if match := _ENGINE_LINE.search(log.read(_OUTPUT_LIMIT_BYTES)):
+                self._reported = True
+                details = {"answered_by": match[1].decode(), "rows_read": int(match[2])}
+                return {"result": {"told": details}}
         return None
 
 
@@ -151,13 +151,15 @@ def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:
     """Store the job's result, and return whether its files are to be kept."""
     result: dict[str, Any] = {}
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
-        if results_path.stat().st_size <= _MOST_BYTES:
+        if results_path.stat().st_size <= _OUTPUT_LIMIT_BYTES:
             result = orjson.loads(results_path.read_bytes())
     status = job.process.returncode
     # Status 3 means that the result crosses a gap, which it describes.
     if status in (0, 3) and "rows" in result:
-        kept = [[_cell(value) for value in each] for each in result["rows"][:ROWS_KEPT]]
-        return rows.finish(row, result={**result, "rows": kept})
+        stored_rows = [
+            [_stored_value(value) for value in values] for values in result["rows"][:ROWS_KEPT]
+        ]
+        return rows.finish(row, result={**result, "rows": stored_rows})
     cause, remedy = str(result.get("problem") or ""), str(result.get("remedy") or "")
     if not cause:
         cause, remedy = silent_end(status, "gave no result")
@@ -166,12 +168,12 @@ def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:
     return False
 
 
-def _cell(value: object) -> Any:
+def _stored_value(value: object) -> Any:
     """Return lists and maps as text, and long text cut."""
     if isinstance(value, list | dict):
         value = orjson.dumps(value).decode()
-    if isinstance(value, str) and len(value) > _CELL:
-        return f"{value[:_CELL]}…"
+    if isinstance(value, str) and len(value) > _CELL_CHARACTERS:
+        return f"{value[:_CELL_CHARACTERS]}…"
     return value
 
 

@@ -22,7 +22,7 @@ from replview.targets.policy import Policy, Refused, read_policy
 from replview.ui.job_pages import SummaryPart, tables_words, url_of
 from replview.ui.sentence import Sentence, refusal
 
-_EARLIER = 8
+_EARLIER_SHOWN = 8
 _FIRST_JOB = "as-of"
 #: Parameters that may occur several times.
 LISTS = ("tables",)
@@ -77,22 +77,22 @@ class HistoryPage:
         return tables_words(self.chosen_tables)
 
 
-def history_url(words: Mapping[str, str]) -> str:
+def history_url(params: Mapping[str, str]) -> str:
     """Return the page's address, such as ``/history/?job=as-of&table=public.orders``."""
-    return url_of("history-jobs", words)
+    return url_of("history-jobs", params)
 
 
-def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
+def read_history_page(params: dict[str, str], *, anywhere: bool) -> HistoryPage:
     """Return the content of the page for these parameters."""
     rows = visible_jobs().defer("result")
     roots = known_roots()
     page = HistoryPage(
-        words={"job": _FIRST_JOB} | words,
+        words={"job": _FIRST_JOB} | params,
         policy=read_policy(),
         anywhere=anywhere,
         sentence=Sentence(level="idle", title=""),
         roots=roots,
-        earlier=list(rows[:_EARLIER]),
+        earlier=list(rows[:_EARLIER_SHOWN]),
         earlier_in_all=rows.count(),
     )
     if roots:
@@ -101,7 +101,7 @@ def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
     try:
         page.fields = fields_of(page.words["job"])
         if page.words.get("root"):
-            _look(page)
+            _read_root(page)
             read_history_request(page.words, anywhere=anywhere)
     except Refused as refused:
         trouble = refused
@@ -109,30 +109,34 @@ def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
     return page
 
 
-def _look(page: HistoryPage) -> None:
+def _read_root(page: HistoryPage) -> None:
     """Offer what is at the root, and choose the first of what the job needs and is not named."""
     root = root_of(page.words["root"], page.policy, anywhere=page.anywhere)
     try:
-        there = incarnations_there(root)
+        incarnations = incarnations_there(root)
     except Refused:
         # The incarnation and the table may still be typed.
         if page.words.get("life"):
             return
         raise
-    if not there:
+    if not incarnations:
         raise Refused("it has no export", "Export to it first")
-    page.incarnations = [incarnation.name for incarnation in there]
-    life = page.words.setdefault("life", there[0].name)
-    incarnation = next((each for each in there if each.name == life), None)
+    page.incarnations = [incarnation.name for incarnation in incarnations]
+    incarnation_name = page.words.setdefault("life", incarnations[0].name)
+    incarnation = next(
+        (candidate for candidate in incarnations if candidate.name == incarnation_name), None
+    )
     if incarnation is None:
-        raise Refused(f"nothing is exported of {life} there", "Choose another incarnation")
+        raise Refused(
+            f"nothing is exported of {incarnation_name} there", "Choose another incarnation"
+        )
     page.tables = list(incarnation.tables)
     if "table" in page.fields:
         if incarnation.tables:
             page.words.setdefault("table", incarnation.tables[0])
         if page.words.get("table") not in incarnation.tables:
-            named = page.words.get("table")
-            cause = f"no table {named} is" if named else "no table is"
+            table_name = page.words.get("table")
+            cause = f"no table {table_name} is" if table_name else "no table is"
             raise Refused(f"{cause} exported of {incarnation.name} there", "Choose another")
     for name in page.chosen_tables if "tables" in page.fields else ():
         if name not in incarnation.tables:
@@ -155,25 +159,25 @@ def _sentence(page: HistoryPage, trouble: Refused | None) -> Sentence:
         )
     if trouble is not None:
         return refusal("look", "This job cannot run:", trouble)
-    return _ready(page)
+    return _ready_sentence(page)
 
 
-def _ready(page: HistoryPage) -> Sentence:
+def _ready_sentence(page: HistoryPage) -> Sentence:
     """Return the sentence for a job that can run, which also names the engine."""
     title = f"Ready to show {page.does}."
     try:
-        most = most_for_duckdb()
+        row_limit = most_for_duckdb()
     except SparkProblem as problem:
         return refusal("look", "No job can run:", Refused(problem.cause, problem.remedy))
-    causes = [f"DuckDB answers from up to {most:,} rows of Parquet."] if most else []
+    causes = [f"DuckDB answers from up to {row_limit:,} rows of Parquet."] if row_limit else []
     if spark_is_there():
-        causes.append("Spark answers from more." if most else "Spark answers.")
-        ready = "run it, or change the fields."
-        return Sentence(level="ok", title=title, cause=" ".join(causes), next=ready, ready=True)
-    more = "for more of them Spark" if most else "Spark"
-    causes.append(f"But {more} or its Java is not installed where these pages run.")
+        causes.append("Spark answers from more." if row_limit else "Spark answers.")
+        next_step = "run it, or change the fields."
+        return Sentence(level="ok", title=title, cause=" ".join(causes), next=next_step, ready=True)
+    engine = "for more of them Spark" if row_limit else "Spark"
+    causes.append(f"But {engine} or its Java is not installed where these pages run.")
     return Sentence(
-        level="ok" if most else "look",
+        level="ok" if row_limit else "look",
         title=title,
         cause=" ".join(causes),
         next="on the worker's machine: pip install '.[spark]' in replview's folder, "

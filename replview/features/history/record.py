@@ -29,11 +29,11 @@ from replview.ui.sentence import Sentence
 
 #: Name of the job whose rows count changes by table and column.
 COUNTS = "who-changed-what"
-_LONGEST = 160
-_LETTERS = {"insert": "I", "update": "U", "delete": "D"}
+_TEXT_LIMIT = 160
+_OPERATION_LETTERS = {"insert": "I", "update": "U", "delete": "D"}
 #: Spark writes times in another form than the server, so such a key would not be found.
-_TIME = re.compile(r"-?\d+-\d\d-\d\d")
-_SPAN = ("since", "until", "from_lsn", "to_lsn")
+_TIME_PATTERN = re.compile(r"-?\d+-\d\d-\d\d")
+_SPAN_PARAMETERS = ("since", "until", "from_lsn", "to_lsn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ def read_history_record(row: HistoryJob) -> HistoryRecord:
     """Return the content of a history job's page."""
     incarnation = str(row.words.get("life") or "")
     slot = slot_of_incarnation(incarnation)
-    of = withheld(slot, name=incarnation)
-    result = _seen(row, row.result or {}, slot, of)
-    rows = cells_of(row, result, slot, of)
+    rights = withheld(slot, name=incarnation)
+    result = _visible_result(row, row.result or {}, slot, rights)
+    rows = cells_of(row, result, slot, rights)
     names = [str(name) for name in result.get("columns") or []]
     return HistoryRecord(
         row=row,
@@ -89,31 +89,31 @@ def read_history_record(row: HistoryJob) -> HistoryRecord:
     )
 
 
-def _seen(
-    row: HistoryJob, result: Mapping[str, Any], slot: Slot | None, of: Withheld
+def _visible_result(
+    row: HistoryJob, result: Mapping[str, Any], slot: Slot | None, rights: Withheld
 ) -> Mapping[str, Any]:
     """Return the result as the reader may see it now: rules may be newer than the job."""
-    table = _table(row, result)
+    table = _table_name(row, result)
     if "rows" not in result:
         return result
     columns = [str(name) for name in result.get("columns") or []]
     if row.job == COUNTS:
-        shown = shown_counts(columns, result["rows"], of)
+        visible_rows = shown_counts(columns, result["rows"], rights)
         reported = dict(result.get("told") or {})
-        if len(shown) < len(result["rows"]):
+        if len(visible_rows) < len(result["rows"]):
             reported["withheld"] = "columns that you may not see"
-        return {**result, "rows": shown, "told": reported}
+        return {**result, "rows": visible_rows, "told": reported}
     if not table:
         return result
-    if not of.hides(table):
+    if not rights.hides(table):
         viewed(
             tables=[table], rows=len(result["rows"]), subject=f"history job {row.pk}",
             source_id=slot.source_id if slot else None,
         )  # fmt: skip
-    return {**result, "rows": shown_cells(table, columns, result["rows"], of)}
+    return {**result, "rows": shown_cells(table, columns, result["rows"], rights)}
 
 
-def _table(row: HistoryJob, result: Mapping[str, Any]) -> str:
+def _table_name(row: HistoryJob, result: Mapping[str, Any]) -> str:
     """Return the table's present name; the request may have used a former one."""
     return str((result.get("told") or {}).get("table") or row.words.get("table") or "")
 
@@ -121,54 +121,54 @@ def _table(row: HistoryJob, result: Mapping[str, Any]) -> str:
 def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
     by = f"Requested by {row.requested_by}."
     if row.state == HistoryJob.State.WAITING:
-        return Sentence(level="idle", title=_waiting(row), cause=by)
+        return Sentence(level="idle", title=_waiting_title(row), cause=by)
     if row.state == HistoryJob.State.RUNNING:
-        title = f"Running for {age_words(_seconds(row) or 0)}{_reading(result)}."
+        title = f"Running for {age_words(_seconds(row) or 0)}{_reading_text(result)}."
         return Sentence(level="idle", title=title, cause=by)
     if row.state == HistoryJob.State.CANCELLED:
         return Sentence(level="idle", title="Cancelled:", cause="its result was deleted.")
     if row.state == HistoryJob.State.FAILED:
         return failed(row)
-    title = f"Done: {_rows_words(result)}{_answered(result)}."
+    title = f"Done: {_rows_text(result)}{_engine_text(result)}."
     if result.get("complete"):
         cause = "Complete: all input is exported."
         return Sentence(level="ok", title=title, cause=cause)
     reasons = [str(reason) for reason in result.get("reasons") or []]
     more = f" ({len(reasons) - 1} more below)" if len(reasons) > 1 else ""
-    why = f"{reasons[0]}{more}" if reasons else "why is unknown"
-    return Sentence(level="look", title=title, cause=f"Not complete: {why}.")
+    explanation = f"{reasons[0]}{more}" if reasons else "why is unknown"
+    return Sentence(level="look", title=title, cause=f"Not complete: {explanation}.")
 
 
-def _engine(result: Mapping[str, Any]) -> str:
+def _engine_name(result: Mapping[str, Any]) -> str:
     """Return the engine, such as ``DuckDB in the worker``; empty: unknown."""
     name = (result.get("told") or {}).get("answered_by")
     return f"{name} in the worker" if name == "DuckDB" else str(name or "")
 
 
-def _reading(result: Mapping[str, Any]) -> str:
+def _reading_text(result: Mapping[str, Any]) -> str:
     rows = (result.get("told") or {}).get("rows_read")
-    return f": {_engine(result)} reads {plural(rows, 'row')}" if type(rows) is int else ""
+    return f": {_engine_name(result)} reads {plural(rows, 'row')}" if type(rows) is int else ""
 
 
-def _answered(result: Mapping[str, Any]) -> str:
-    return f", answered by {engine}" if (engine := _engine(result)) else ""
+def _engine_text(result: Mapping[str, Any]) -> str:
+    return f", answered by {engine}" if (engine := _engine_name(result)) else ""
 
 
-def _waiting(row: HistoryJob) -> str:
-    before = rows.rows(rows.unended, pk__lt=row.pk).count()
-    if not before:
+def _waiting_title(row: HistoryJob) -> str:
+    jobs_before = rows.rows(rows.unended, pk__lt=row.pk).count()
+    if not jobs_before:
         return "Waiting for a worker."
-    return f"Waiting: {plural(before, 'job comes', 'jobs come')} first."
+    return f"Waiting: {plural(jobs_before, 'job comes', 'jobs come')} first."
 
 
-def _rows_words(result: Mapping[str, Any]) -> str:
+def _rows_text(result: Mapping[str, Any]) -> str:
     rows = len(result.get("rows") or [])
     return f"more than {plural(rows, 'row')}" if result.get("more") else plural(rows, "row")
 
 
 def _figures(row: HistoryJob, result: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = len(result["rows"])
-    seconds, read = _seconds(row), (result.get("told") or {}).get("rows_read")
+    seconds, rows_read = _seconds(row), (result.get("told") or {}).get("rows_read")
     complete = {True: "yes", False: "no"}.get(result.get("complete", ""))
     return [
         {
@@ -177,7 +177,7 @@ def _figures(row: HistoryJob, result: Mapping[str, Any]) -> list[dict[str, Any]]
             "rest": "shown, of more" if result.get("more") else "",
             "main": True,
         },
-        {"label": "Rows read", "number": None if read is None else count_words(read)},
+        {"label": "Rows read", "number": None if rows_read is None else count_words(rows_read)},
         {"label": "Complete", "number": complete},
         {"label": "Time", "number": None if seconds is None else age_words(max(seconds, 1.0))},
         {"label": "Asked by", "number": row.requested_by},
@@ -193,35 +193,50 @@ def _seconds(row: HistoryJob) -> float | None:
 
 def _reported(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the reported facts; maps are flattened, each entry with its own name."""
-    found: list[tuple[str, Any]] = []
+    facts: list[tuple[str, Any]] = []
     for name, value in dict(result.get("told") or {}).items():
         if name in ("answered_by", "rows_read"):
             # The sentence and the figures show these.
             continue
-        words = str(name).replace("_", " ")
+        label = str(name).replace("_", " ")
         if isinstance(value, dict):
-            found += [(f"{words}: {key.replace('_', ' ')}", each) for key, each in value.items()]
+            facts += [(f"{label}: {key.replace('_', ' ')}", entry) for key, entry in value.items()]
         else:
-            found.append((words, ", ".join(map(str, value)) if isinstance(value, list) else value))
-    return found
+            facts.append((label, ", ".join(map(str, value)) if isinstance(value, list) else value))
+    return facts
 
 
 def cells_of(
-    row: HistoryJob, result: Mapping[str, Any], slot: Slot | None, of: Withheld
+    row: HistoryJob, result: Mapping[str, Any], slot: Slot | None, rights: Withheld
 ) -> list[list[ResultCell]]:
     """Return the rows as cells, with links if the slot still exists."""
     columns = [str(name) for name in result.get("columns") or []]
     rows: Sequence[Sequence[Any]] = result.get("rows") or []
-    numbers = {n for n in range(len(columns)) if _are_numbers([cells[n] for cells in rows])}
-    found = [[_cell(value, n in numbers) for n, value in enumerate(cells)] for cells in rows]
+    number_columns = {
+        n for n in range(len(columns)) if _are_numbers([values[n] for values in rows])
+    }
+    cell_rows = [
+        [_cell(value, n in number_columns) for n, value in enumerate(values)] for values in rows
+    ]
     if row.job == COUNTS:
-        words = {name: str(row.words.get(name) or "") for name in _SPAN}
-        return [_counted(columns, *both, slot, words) for both in zip(rows, found, strict=True)]
-    table = _table(row, result)
+        span = {name: str(row.words.get(name) or "") for name in _SPAN_PARAMETERS}
+        return [
+            _counted_cells(columns, *pair, slot, span) for pair in zip(rows, cell_rows, strict=True)
+        ]
+    table = _table_name(row, result)
     key = [str(name) for name in (result.get("told") or {}).get("key") or []]
-    if slot is None or not table or not key or of.hides(table) or of.columns(table, key) & {*key}:
-        return found
-    return [_linked(columns, *both, slot, table, key) for both in zip(rows, found, strict=True)]
+    if (
+        slot is None
+        or not table
+        or not key
+        or rights.hides(table)
+        or rights.columns(table, key) & {*key}
+    ):
+        return cell_rows
+    return [
+        _linked_cells(columns, *pair, slot, table, key)
+        for pair in zip(rows, cell_rows, strict=True)
+    ]
 
 
 def text_of(value: object) -> str | None:
@@ -229,12 +244,12 @@ def text_of(value: object) -> str | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _TEXT_LIMIT else f"{text[:_TEXT_LIMIT]}…"
 
 
 def _are_numbers(values: Sequence[object]) -> bool:
-    there = [value for value in values if value is not None]
-    return bool(there) and all(type(value) in (int, float) for value in there)
+    present = [value for value in values if value is not None]
+    return bool(present) and all(type(value) in (int, float) for value in present)
 
 
 def _cell(value: object, number: bool) -> ResultCell:
@@ -246,33 +261,37 @@ def _cell(value: object, number: bool) -> ResultCell:
     )
 
 
-def _counted(
+def _counted_cells(
     columns: Sequence[str], values: Sequence[Any], cells: list[ResultCell], slot: Slot | None,
     span: Mapping[str, str],
 ) -> list[ResultCell]:  # fmt: skip
     """Return a row of counts with names in words, whose number links to those transactions."""
-    details, at = dict(zip(columns, values, strict=True)), columns.index
-    found = list(cells)
+    details, index = dict(zip(columns, values, strict=True)), columns.index
+    counted = list(cells)
     actor, operation, count = details["actor"], str(details["operation"]), details.get("changes")
     if actor is None:
-        found[at("actor")] = ResultCell("nobody named", unknown=True)
+        counted[index("actor")] = ResultCell("nobody named", unknown=True)
     elif slot is not None:
-        found[at("actor")] = replace(cells[at("actor")], url=actor_url(slot, str(actor)))
+        counted[index("actor")] = replace(cells[index("actor")], url=actor_url(slot, str(actor)))
     if details["column"] is None:
         whole = operation in ("insert", "delete")
-        found[at("column")] = ResultCell("the whole row" if whole else "unknown", unknown=not whole)
+        counted[index("column")] = ResultCell(
+            "the whole row" if whole else "unknown", unknown=not whole
+        )
     if count is None:
-        found[at("changes")] = ResultCell("withheld", unknown=True, number=True)
+        counted[index("changes")] = ResultCell("withheld", unknown=True, number=True)
     elif slot is not None and details["column"] != NO_RIGHT:
-        letter = _LETTERS.get(operation.partition(",")[0], "")
-        wanted = {"tables": str(details["table"]), "ops": letter, **span}
-        by = UNKNOWN_ACTOR if actor is None else str(actor)
-        address = transactions_url(slot, actor=by, **{k: v for k, v in wanted.items() if v})
-        found[at("changes")] = ResultCell(count_words(int(count)), number=True, url=address)
-    return found
+        letter = _OPERATION_LETTERS.get(operation.partition(",")[0], "")
+        params = {"tables": str(details["table"]), "ops": letter, **span}
+        actor_param = UNKNOWN_ACTOR if actor is None else str(actor)
+        address = transactions_url(
+            slot, actor=actor_param, **{k: v for k, v in params.items() if v}
+        )
+        counted[index("changes")] = ResultCell(count_words(int(count)), number=True, url=address)
+    return counted
 
 
-def _linked(
+def _linked_cells(
     columns: Sequence[str],
     values: Sequence[object],
     cells: list[ResultCell],
@@ -286,7 +305,7 @@ def _linked(
     if not all(type(part) is int or _is_plain(part) for part in parts.values()):
         return cells
     schema, _, name = table.partition(".")
-    url = row_url(slot, schema, name, {one: str(part) for one, part in parts.items()})
+    url = row_url(slot, schema, name, {key_column: str(part) for key_column, part in parts.items()})
     return [
         replace(cell, url=url) if column == key[0] else cell
         for column, cell in zip(columns, cells, strict=True)
@@ -294,4 +313,4 @@ def _linked(
 
 
 def _is_plain(part: object) -> bool:
-    return isinstance(part, str) and not _TIME.match(part) and len(part) <= _LONGEST
+    return isinstance(part, str) and not _TIME_PATTERN.match(part) and len(part) <= _TEXT_LIMIT

@@ -27,15 +27,15 @@ from replview.targets.policy import Policy, Refused, read_policy, target_of
 from replview.text.parsing import whole_number
 
 #: Seconds that a page may spend on listing folders of an object store.
-_PATIENCE_SECONDS = 5.0
-_MOST = 200
+_LISTING_SECONDS = 5.0
+_ROOTS_LIMIT = 200
 #: Parameters of the form for each group of a job's options.
-WORDS = {
+GROUP_PARAMETERS = {
     "table": ("table",), "tables": ("tables",), "moment": ("lsn", "time"),
     "span": ("from_lsn", "to_lsn", "since", "until"), "every": ("every",), "top": ("top",),
 }  # fmt: skip
-_LONGEST = 2_000
-_MOST_TOP = 1_000
+_TEXT_LIMIT = 2_000
+_TOP_LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class IncarnationThere:
 
 def known_roots() -> list[HistoryRoot]:
     """Return the archive, and the folder of every finished export, newest first."""
-    found: dict[str, HistoryRoot] = {}
+    roots: dict[str, HistoryRoot] = {}
     if (target := archive.chosen().target) is not None:
-        found[target] = HistoryRoot(target, "the archive")
-    done = Export.objects.filter(state=Export.State.DONE).exclude(target__contains="://")
-    for pk, url in done.values_list("pk", "target")[:_MOST]:
-        found.setdefault(url, HistoryRoot(url, f"export {pk}"))
-    return list(found.values())
+        roots[target] = HistoryRoot(target, "the archive")
+    exports = Export.objects.filter(state=Export.State.DONE).exclude(target__contains="://")
+    for pk, url in exports.values_list("pk", "target")[:_ROOTS_LIMIT]:
+        roots.setdefault(url, HistoryRoot(url, f"export {pk}"))
+    return list(roots.values())
 
 
 def root_of(text: str, policy: Policy, *, anywhere: bool) -> str:
@@ -75,34 +75,36 @@ def root_of(text: str, policy: Policy, *, anywhere: bool) -> str:
 
 def incarnations_there(root: str) -> list[IncarnationThere]:
     """Return the incarnations that were exported to a root. Raises ``Refused``."""
-    found: list[list[IncarnationThere] | Refused] = []
-    read = threading.Thread(target=lambda: found.append(_read(root)), daemon=True, name="root")
-    read.start()
-    read.join(_PATIENCE_SECONDS)
-    if not found:
+    results: list[list[IncarnationThere] | Refused] = []
+    thread = threading.Thread(
+        target=lambda: results.append(_list_incarnations(root)), daemon=True, name="root"
+    )
+    thread.start()
+    thread.join(_LISTING_SECONDS)
+    if not results:
         raise Refused(
-            f"listing the exports takes longer than {_PATIENCE_SECONDS:.0f} s",
+            f"listing the exports takes longer than {_LISTING_SECONDS:.0f} s",
             "Write the incarnation and the table yourself",
         )
-    if isinstance(found[0], Refused):
-        raise found[0]
+    if isinstance(results[0], Refused):
+        raise results[0]
     if not current_visibility().restricted:
-        return found[0]
+        return results[0]
     # A slot or table that is hidden from the reader is left out.
-    seen = []
-    for incarnation in found[0]:
+    visible = []
+    for incarnation in results[0]:
         if (slot := slot_of_incarnation(incarnation.name)) is not None:
-            of = withheld(slot)
-            tables = tuple(name for name in incarnation.tables if not of.hides(name))
-            seen.append(IncarnationThere(incarnation.name, tables))
-    return seen
+            rights = withheld(slot)
+            tables = tuple(name for name in incarnation.tables if not rights.hides(name))
+            visible.append(IncarnationThere(incarnation.name, tables))
+    return visible
 
 
-def _read(root: str) -> list[IncarnationThere] | Refused:
+def _list_incarnations(root: str) -> list[IncarnationThere] | Refused:
     try:
         return [
-            IncarnationThere(one.name, tuple(sorted(one.names)))
-            for one in ExportedIncarnation.all(Target.of(root))
+            IncarnationThere(incarnation.name, tuple(sorted(incarnation.names)))
+            for incarnation in ExportedIncarnation.all(Target.of(root))
         ]
     except TargetProblem as problem:
         return Refused(problem.cause, problem.remedy)
@@ -125,47 +127,47 @@ def fields_of(job: str) -> tuple[str, ...]:
     if job not in JOBS:
         raise Refused(f"there is no history job {job!r}", f"Choose one of {', '.join(JOBS)}")
     groups = JOBS[job][1]
-    return tuple(word for group in groups for word in WORDS.get(group, ()))
+    return tuple(param for group in groups for param in GROUP_PARAMETERS.get(group, ()))
 
 
-def read_history_request(words: Mapping[str, str], *, anywhere: bool) -> HistoryRequest:
+def read_history_request(params: Mapping[str, str], *, anywhere: bool) -> HistoryRequest:
     """Return the job that the parameters mean. Raises ``Refused``."""
-    job = words.get("job", "")
+    job = params.get("job", "")
     fields = fields_of(job)
-    root = words.get("root", "")
+    root = params.get("root", "")
     if not root:
         raise Refused("no folder is given", "Create an export first, or choose an archive")
     root = root_of(root, read_policy(), anywhere=anywhere)
-    kept = {"life": words["life"]} if words.get("life") else {}
+    job_params = {"life": params["life"]} if params.get("life") else {}
     for name in fields:
-        text = words.get(name, "").strip()
-        if not text:
+        value = params.get(name, "").strip()
+        if not value:
             continue
-        if len(text) > _LONGEST or not text.isprintable():
+        if len(value) > _TEXT_LIMIT or not value.isprintable():
             raise Refused(f"{name} is not readable", "Write it again")
-        kept[name] = _read_word(name, text)
-    if "table" in fields and "table" not in kept:
+        job_params[name] = _read_param(name, value)
+    if "table" in fields and "table" not in job_params:
         raise Refused("no table is given", "Choose one")
-    _check_rights(kept)
-    if "lsn" in kept and "time" in kept:
+    _check_rights(job_params)
+    if "lsn" in job_params and "time" in job_params:
         raise Refused("give either an LSN or a time", "Clear one of them")
-    return HistoryRequest(job=job, root=root, words=kept)
+    return HistoryRequest(job=job, root=root, words=job_params)
 
 
-def _check_rights(words: dict[str, str]) -> None:
+def _check_rights(params: dict[str, str]) -> None:
     """Raise ``Refused`` where the reader may not see what the job would read."""
     if not current_visibility().restricted:
         return
-    slot = slot_of_incarnation(words.get("life", ""))
+    slot = slot_of_incarnation(params.get("life", ""))
     if slot is None:
         raise Refused("no incarnation of a slot that you may see is named", "Choose one")
-    of = withheld(slot)
-    named = [words["table"]] if "table" in words else words.get("tables", "").split(",")
-    for name in filter(None, named):
+    rights = withheld(slot)
+    table_names = [params["table"]] if "table" in params else params.get("tables", "").split(",")
+    for name in filter(None, table_names):
         # If several tables have the name, one is chosen by a suffix with its oid.
-        if of.hides(name) or of.hides(re.sub(r"-\d+$", "", name)):
+        if rights.hides(name) or rights.hides(re.sub(r"-\d+$", "", name)):
             raise Refused(f"you have {NO_RIGHT} of {name}", "Ask an admin for the right")
-    if not any(named) and of.hidden:
+    if not any(table_names) and rights.hidden:
         cause = f"you have {NO_RIGHT} of every table of {slot}"
         raise Refused(cause, "Name tables, or ask an admin")
 
@@ -173,33 +175,33 @@ def _check_rights(words: dict[str, str]) -> None:
 def ask(history_request: HistoryRequest, *, by: str, anywhere: bool) -> HistoryJob:
     """Record the job, which a worker starts soon. Raises ``Refused``."""
     read_policy().check()
-    what, words = {"job": history_request.job, "root": history_request.root}, history_request.words
-    row = HistoryJob.objects.create(**what, words=dict(words), requested_by=by, anywhere=anywhere)
+    job, params = {"job": history_request.job, "root": history_request.root}, history_request.words
+    row = HistoryJob.objects.create(**job, words=dict(params), requested_by=by, anywhere=anywhere)
     rows.announce()
-    slot = slot_of_incarnation(words.get("life", ""))
-    named = filter(None, [words.get("table", ""), *words.get("tables", "").split(",")])
+    slot = slot_of_incarnation(params.get("life", ""))
+    table_names = filter(None, [params.get("table", ""), *params.get("tables", "").split(",")])
     note("exported", subject=f"history job {row.pk}", source_id=slot.source_id if slot else None,
-         tables=named, details=what)  # fmt: skip
+         tables=table_names, details=job)  # fmt: skip
     return row
 
 
-def _read_word(name: str, text: str) -> str:
+def _read_param(name: str, value: str) -> str:
     """Return a parameter as the command reads it. Raises ``Refused``."""
     try:
         match name:
             case "lsn" | "from_lsn" | "to_lsn":
                 remedy = "Copy one from a transaction"
-                return lsn_text(lsn(text))
+                return lsn_text(lsn(value))
             case "time" | "since" | "until":
                 remedy = "Write it as ISO 8601; without a zone it is UTC"
-                return moment(text).isoformat()
+                return moment(value).isoformat()
     except argparse.ArgumentTypeError as error:
         raise Refused(str(error), remedy) from None
-    if name == "every" and text not in PERIODS:
-        raise Refused(f"{text!r} is no period", f"Choose one of {', '.join(PERIODS)}")
+    if name == "every" and value not in PERIODS:
+        raise Refused(f"{value!r} is no period", f"Choose one of {', '.join(PERIODS)}")
     if name == "top":
-        number = whole_number(text)
-        if number is None or not 0 < number <= _MOST_TOP:
-            raise Refused(f"{text!r} is no number of rows", f"Write one from 1 to {_MOST_TOP:,}")
+        number = whole_number(value)
+        if number is None or not 0 < number <= _TOP_LIMIT:
+            raise Refused(f"{value!r} is no number of rows", f"Write one from 1 to {_TOP_LIMIT:,}")
         return str(number)
-    return text
+    return value

@@ -10,43 +10,45 @@ DEFAULT_TOP = "20"
 
 
 def summary_of(
-    words: Mapping[str, str], fields: Sequence[str], *, does: str, tables: str
+    params: Mapping[str, str], fields: Sequence[str], *, does: str, tables: str
 ) -> list[SummaryPart]:
     """Return the sentence of a job.
 
-    ``words`` are the page's parameters, ``fields`` those that the job reads; ``does`` and
+    ``params`` are the page's parameters, ``fields`` those that the job reads; ``does`` and
     ``tables`` describe the job and its tables in words.
     """
     parts = [SummaryPart("Show", does)]
     if "table" in fields:
-        parts.append(SummaryPart(", of", words.get("table", "") or "a table that is not chosen"))
+        parts.append(SummaryPart(", of", params.get("table", "") or "a table that is not chosen"))
     if "tables" in fields:
         parts.append(SummaryPart(", of", tables))
-    parts.append(SummaryPart(", in the history of", words.get("life", "") or "the only slot there"))
+    parts.append(
+        SummaryPart(", in the history of", params.get("life", "") or "the only slot there")
+    )
     if "lsn" in fields:
-        parts += _moment(words)
+        parts += _moment_parts(params)
     if "since" in fields:
-        parts += _span(words)
+        parts += _span_parts(params)
     if "every" in fields:
-        parts.append(SummaryPart(", by the", words.get("every", "") or PERIODS[0]))
+        parts.append(SummaryPart(", by the", params.get("every", "") or PERIODS[0]))
     if "top" in fields:
-        parts.append(SummaryPart(", the first", f"{words.get('top', '') or DEFAULT_TOP} rows"))
-    parts.append(SummaryPart(", from the files in", words.get("root", "") or "an unknown folder"))
+        parts.append(SummaryPart(", the first", f"{params.get('top', '') or DEFAULT_TOP} rows"))
+    parts.append(SummaryPart(", from the files in", params.get("root", "") or "an unknown folder"))
     return parts
 
 
-def _moment(words: Mapping[str, str]) -> Iterator[SummaryPart]:
-    lsn, time = words.get("lsn", ""), words.get("time", "")
+def _moment_parts(params: Mapping[str, str]) -> Iterator[SummaryPart]:
+    lsn, time = params.get("lsn", ""), params.get("time", "")
     if lsn:
         yield SummaryPart(", at commit LSN", lsn)
     if time or not lsn:
         yield SummaryPart(", at", time or "the end")
 
 
-def _span(words: Mapping[str, str]) -> Iterator[SummaryPart]:
-    yield SummaryPart(", committed from", words.get("since", "") or "the beginning")
-    yield SummaryPart(" to", words.get("until", "") or "the end")
-    if lsn := words.get("from_lsn", ""):
+def _span_parts(params: Mapping[str, str]) -> Iterator[SummaryPart]:
+    yield SummaryPart(", committed from", params.get("since", "") or "the beginning")
+    yield SummaryPart(" to", params.get("until", "") or "the end")
+    if lsn := params.get("from_lsn", ""):
         yield SummaryPart(", from LSN", lsn)
-    if lsn := words.get("to_lsn", ""):
+    if lsn := params.get("to_lsn", ""):
         yield SummaryPart(", to LSN", lsn)

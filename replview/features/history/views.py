@@ -20,7 +20,7 @@ from replview.targets.policy import Refused, may_choose_anywhere
 from replview.ui.job_pages import if_ended, listed, log_of, words_of
 
 #: A log is withheld, since Spark's error messages may quote values.
-_QUOTES = (
+_LOG_WITHHELD = (
     "The log of a history job may quote values, and some of them nobody is to see here: it is a "
     "file on the machine that ran the job."
 )
@@ -35,12 +35,12 @@ def history_page(request: HttpRequest) -> HttpResponse:
 @page(POST, role=OPERATOR, nav="history-jobs")
 def new(request: HttpRequest) -> HttpResponse:
     """Record a new job and redirect to its page; a refusal is shown in the form."""
-    words, anywhere = words_of(request.POST, LISTS), may_choose_anywhere(request.user)
+    params, anywhere = words_of(request.POST, LISTS), may_choose_anywhere(request.user)
     try:
-        history_request = read_history_request(words, anywhere=anywhere)
+        history_request = read_history_request(params, anywhere=anywhere)
         row = ask(history_request, by=request.user.get_username(), anywhere=anywhere)
     except Refused as refused:
-        return _render(request, words, refused, 422)
+        return _render(request, params, refused, 422)
     return redirect("history-job", job_id=row.pk)
 
 
@@ -48,10 +48,10 @@ def new(request: HttpRequest) -> HttpResponse:
 def job(request: HttpRequest, job_id: int) -> HttpResponse:
     """Show one job: its duration, then its rows."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
-    if (anew := if_ended(request, row)) is not None:
-        return anew
-    now = request.headers.get("HX-Request") == "true"
-    template = "history/job_now.html" if now else "history/job.html"
+    if (reload := if_ended(request, row)) is not None:
+        return reload
+    is_poll = request.headers.get("HX-Request") == "true"
+    template = "history/job_now.html" if is_poll else "history/job.html"
     return render(request, template, {"record": read_history_record(row)})
 
 
@@ -71,7 +71,7 @@ def log(request: HttpRequest, job_id: int) -> HttpResponse:
     """Show the end of the log of the job and of Spark, if it is on this machine."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
     if not current_visibility().open:
-        raise NeedsRole(None, _QUOTES)
+        raise NeedsRole(None, _LOG_WITHHELD)
     return log_of(row)
 
 
@@ -92,8 +92,8 @@ def all_jobs(request: HttpRequest) -> HttpResponse:
 
 
 def _render(
-    request: HttpRequest, words: dict[str, str], refused: Refused | None = None, status: int = 200
+    request: HttpRequest, params: dict[str, str], refused: Refused | None = None, status: int = 200
 ) -> HttpResponse:
-    read = read_history_page(words, anywhere=may_choose_anywhere(request.user))
-    content = {"page": read, "refused": refused}
-    return render(request, "history/history.html", content, status=status)
+    page = read_history_page(params, anywhere=may_choose_anywhere(request.user))
+    context = {"page": page, "refused": refused}
+    return render(request, "history/history.html", context, status=status)
