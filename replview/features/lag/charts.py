@@ -15,40 +15,40 @@ from replview.store.read.seen import tables_without_size
 from replview.ui.charts.figure import Chart, SlotValues
 
 #: Number of tables with a line of their own; the others share one line.
-_MOST_TABLES = 8
+_TABLES_LIMIT = 8
 
 _INCARNATIONS = "SELECT id FROM slot_incarnation WHERE slot_id = %(slot)s"
 
-_BUSIEST = f"""
+_BUSIEST_SQL = f"""
     SELECT m.relation_id, r.schema || '.' || r."table"
     FROM (SELECT relation_id, sum({{value}}) AS much FROM relation_minute
           WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
             AND relation_id <> ALL (%(untold)s::bigint[])
-          GROUP BY relation_id ORDER BY much DESC, relation_id LIMIT {_MOST_TABLES}) m
+          GROUP BY relation_id ORDER BY much DESC, relation_id LIMIT {_TABLES_LIMIT}) m
     JOIN relation r ON r.id = m.relation_id
     WHERE m.much > 0 ORDER BY m.much DESC, m.relation_id
 """  # noqa: S608 (of constants)
-_BINNED = "date_bin(make_interval(secs => %(step)s), minute, 'epoch'::timestamptz)"
-_BY_TABLE = f"""
+_BIN_SQL = "date_bin(make_interval(secs => %(step)s), minute, 'epoch'::timestamptz)"
+_BY_TABLE_SQL = f"""
     SELECT CASE WHEN relation_id = ANY(%(tables)s) THEN relation_id ELSE 0 END AS relation,
-           extract(epoch FROM {_BINNED})::bigint / %(step)s AS bucket,
+           extract(epoch FROM {_BIN_SQL})::bigint / %(step)s AS bucket,
            sum({{value}})::float8
     FROM relation_minute
     WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
       AND relation_id <> ALL (%(untold)s::bigint[])
-    GROUP BY relation, {_BINNED}
+    GROUP BY relation, {_BIN_SQL}
 """  # noqa: S608 (of constants)
-_BY_SIZE = f"""
+_BY_SIZE_SQL = f"""
     SELECT power, sum(transactions)::bigint FROM transaction_size_minute
     WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
     GROUP BY power ORDER BY power
 """  # noqa: S608 (of constants)
 
 #: Maps a caller's ``by`` to the column that is summed up.
-_VALUES = {"changes": "changes", "bytes": "size_bytes"}
+_SUMMED_COLUMNS = {"changes": "changes", "bytes": "size_bytes"}
 #: Points per line; with more than ``_FEW_SLOTS`` slots fewer points suffice, and draw faster.
 _POINTS, _POINTS_OF_MANY, _FEW_SLOTS = 1000, 400, 4
-_HEAD = ("time", "slot", "chart", "line", "value", "unit")
+_CSV_HEADING = ("time", "slot", "chart", "line", "value", "unit")
 
 
 @dataclass(slots=True)
@@ -67,26 +67,26 @@ def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.dateti
     ``by`` is ``changes`` or ``bytes``; any other value raises ``KeyError``. Bytes of a table with
     values that the account may not see are left out, because they tell how long those are.
     """
-    value = _VALUES[by]
+    value = _SUMMED_COLUMNS[by]
     step = step_of(until - since, MINUTE, _POINTS)
-    untold = tables_without_size(reading_session()) if by == "bytes" else []
-    words: dict[str, Any] = {
-        "slot": slot_id, "since": since, "until": until, "step": step, "untold": untold,
+    hidden_ids = tables_without_size(reading_session()) if by == "bytes" else []
+    params: dict[str, Any] = {
+        "slot": slot_id, "since": since, "until": until, "step": step, "untold": hidden_ids,
     }  # fmt: skip
-    names: dict[int, str] = dict(rows(_BUSIEST.format(value=value), words))
+    names: dict[int, str] = dict(rows(_BUSIEST_SQL.format(value=value), params))
     if not names:
         return TableRates()
-    changed = rows(_BY_TABLE.format(value=value), words | {"tables": list(names)})
-    found = {(relation, bucket): much for relation, bucket, much in changed}
+    sums = rows(_BY_TABLE_SQL.format(value=value), params | {"tables": list(names)})
+    amounts = {(relation, bucket): amount for relation, bucket, amount in sums}
     first, last = int(since.timestamp() // step), int((until.timestamp() - 1e-6) // step)
     # Minutes that are not summed up yet are unknown, not zero.
-    last = min(last, max(bucket for _, bucket in found))
+    last = min(last, max(bucket for _, bucket in amounts))
     buckets = range(first, last + 1)
-    if any(relation == 0 for relation, _ in found):
+    if any(relation == 0 for relation, _ in amounts):
         names[0] = "others"
     rates = TableRates(times=[(bucket + 0.5) * step for bucket in buckets])
     for relation, name in names.items():
-        values = [found.get((relation, bucket), 0.0) / step for bucket in buckets]
+        values = [amounts.get((relation, bucket), 0.0) / step for bucket in buckets]
         rates.tables.append((name, values))
     return rates
 
@@ -96,7 +96,7 @@ def read_transaction_sizes(slot_id: int, since: dt.datetime, until: dt.datetime)
 
     -1 stands for transactions without changes.
     """
-    return dict(rows(_BY_SIZE, {"slot": slot_id, "since": since, "until": until}))
+    return dict(rows(_BY_SIZE_SQL, {"slot": slot_id, "since": since, "until": until}))
 
 
 def read_charts(
@@ -112,7 +112,7 @@ def read_charts(
     ids = [slot.sample_id for slot in slots]
     points = _POINTS if len(ids) <= _FEW_SLOTS else _POINTS_OF_MANY
     series = read_series(ids, list(dict.fromkeys(fields)), since, until, points, now=now)
-    values = [_values(slot, series) for slot in slots]
+    values = [_slot_values(slot, series) for slot in slots]
     return series, [_chart(key, slots, values, since, until) for key in charts]
 
 
@@ -121,14 +121,14 @@ def _fields(key: str, *, several: bool) -> tuple[str, ...]:
         return ("retained_wal_bytes",) if several else ("retained_wal_bytes", "lost")
     if key not in DRAWN:
         return ()
-    more = ("active",) if key == "lag" and not several else ()
-    return DRAWN[key].fields(several=several) + more
+    extra = ("active",) if key == "lag" and not several else ()
+    return DRAWN[key].fields(several=several) + extra
 
 
-def _values(slot: LagSlot, series: LagSeries) -> SlotValues:
-    found = series.slots.get(slot.sample_id, SlotSeries())
-    times = [round(seconds * 1000) for seconds in found.times]
-    return SlotValues(name=slot.name, times=times, values=found.values)
+def _slot_values(slot: LagSlot, series: LagSeries) -> SlotValues:
+    slot_series = series.slots.get(slot.sample_id, SlotSeries())
+    times = [round(seconds * 1000) for seconds in slot_series.times]
+    return SlotValues(name=slot.name, times=times, values=slot_series.values)
 
 
 def _chart(
@@ -139,11 +139,11 @@ def _chart(
     until: dt.datetime,
 ) -> Chart:
     if key == "retained":
-        one = slots[0] if len(slots) == 1 else None
+        single = slots[0] if len(slots) == 1 else None
         return retained_wal(
             values,
-            limit_bytes=one.limit_bytes if one else None,
-            budget_bytes=one.budget_bytes if one else None,
+            limit_bytes=single.limit_bytes if single else None,
+            budget_bytes=single.budget_bytes if single else None,
         )
     if key in DRAWN:
         return drawn(key, values)
@@ -159,7 +159,7 @@ def _chart(
 
 def csv_rows(charts: Sequence[Chart], slots: Sequence[str]) -> Iterator[Sequence[object]]:
     """Yield a heading, then every point of every chart."""
-    yield _HEAD
+    yield _CSV_HEADING
     for chart in charts:
         for trace in chart.figure["data"]:
             if trace["meta"].get("hatched"):
@@ -167,10 +167,10 @@ def csv_rows(charts: Sequence[Chart], slots: Sequence[str]) -> Iterator[Sequence
             # A chart of several slots has one line per slot.
             slot = slots[0] if len(slots) == 1 else str(trace["name"])
             for moment, value in zip(trace["x"], trace["y"], strict=False):
-                time = _utc(moment) if chart.timed else moment
+                time = _utc_text(moment) if chart.timed else moment
                 yield time, slot, chart.title, trace["name"], value, chart.unit
 
 
-def _utc(milliseconds: float) -> str:
+def _utc_text(milliseconds: float) -> str:
     moment = dt.datetime.fromtimestamp(milliseconds / 1000, tz=dt.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,9 +9,9 @@ from replview.store.models import Alert, SlotEvent, SourceSample
 from replview.ui.slot_log import kind_of
 
 #: Maximum number of events, the newest ones; more symbols would cover each other.
-_MOST_EVENTS = 200
+_EVENTS_LIMIT = 200
 #: Time within which a checkpoint is reported: it is known only when it is complete.
-_SEEN_WITHIN = dt.timedelta(hours=1)
+_REPORTED_WITHIN = dt.timedelta(hours=1)
 _CHECKPOINTS_WITHIN = dt.timedelta(hours=25)
 #: Maps kinds of events to symbols; others get a ring. Shapes differ, for readers without colour.
 SHAPES = {
@@ -29,7 +29,7 @@ SHAPES = {
 }
 #: Maximum number of checkpoints that are drawn; more would be too close to each other.
 MOST_CHECKPOINTS = 60
-_BAD = {"disconnected", "problem", "alert", "gap", "quarantined", "budget"}
+_BAD_KINDS = {"disconnected", "problem", "alert", "gap", "quarantined", "budget"}
 
 
 def read_events(
@@ -38,19 +38,19 @@ def read_events(
     """Return the slots' events, oldest first; slots of others have only alerts."""
     several = len(slots) > 1
     names = {slot.slot.pk: slot.name for slot in slots if slot.slot}
-    found = SlotEvent.objects.filter(slot_id__in=names, at__gte=since, at__lt=until)
+    slot_events = SlotEvent.objects.filter(slot_id__in=names, at__gte=since, at__lt=until)
     events = [
         _event(event.at, event.kind, event.message, names[event.slot_id] if several else "", event)
-        for event in found.order_by("-at")[:_MOST_EVENTS]
+        for event in slot_events.order_by("-at")[:_EVENTS_LIMIT]
     ]
     others = {slot.sample_id: slot.name for slot in slots if slot.slot is None}
     alerts = Alert.objects.filter(slot_id__in=others, fired_at__gte=since, fired_at__lt=until)
-    for alert in alerts.order_by("-fired_at")[:_MOST_EVENTS]:
+    for alert in alerts.order_by("-fired_at")[:_EVENTS_LIMIT]:
         if alert.fired_at is not None and alert.slot_id is not None:
             name = others[alert.slot_id] if several else ""
             events.append(_event(alert.fired_at, "alert", alert.message, name))
     events.sort(key=lambda event: event["at"])
-    return events[-_MOST_EVENTS:]
+    return events[-_EVENTS_LIMIT:]
 
 
 def read_checkpoints(
@@ -65,36 +65,36 @@ def read_checkpoints(
         return [], 0
     sources = {slot.source.pk: slot.source.name for slot in slots}
     # A checkpoint that began just before the end is reported a little later.
-    seen = SourceSample.objects.filter(
-        source_id__in=sources, sampled_at__gte=since, sampled_at__lt=until + _SEEN_WITHIN,
+    samples = SourceSample.objects.filter(
+        source_id__in=sources, sampled_at__gte=since, sampled_at__lt=until + _REPORTED_WITHIN,
         checkpointed_at__gte=since, checkpointed_at__lt=until,
     )  # fmt: skip
-    pairs = seen.values_list("source_id", "checkpointed_at").distinct()
-    found = {(at, source_id) for source_id, at in pairs if at is not None}
-    if len(found) > MOST_CHECKPOINTS:
-        return [], len(found)
+    pairs = samples.values_list("source_id", "checkpointed_at").distinct()
+    checkpoints = {(moment, source_id) for source_id, moment in pairs if moment is not None}
+    if len(checkpoints) > MOST_CHECKPOINTS:
+        return [], len(checkpoints)
     events = [
         _event(
-            at, "checkpointed", f"A checkpoint of {sources[source_id]} began.",
+            moment, "checkpointed", f"A checkpoint of {sources[source_id]} began.",
             sources[source_id] if len(sources) > 1 else "",
         )
-        for at, source_id in sorted(found)
+        for moment, source_id in sorted(checkpoints)
     ]  # fmt: skip
-    return events, len(found)
+    return events, len(checkpoints)
 
 
 def _event(
-    at: dt.datetime, kind: str, message: str, slot: str, event: SlotEvent | None = None
+    moment: dt.datetime, kind: str, message: str, slot: str, event: SlotEvent | None = None
 ) -> dict[str, Any]:
     word = kind_of(kind).word
     if kind == "schema" and event is not None and isinstance(event.detail, dict):
         table = str(event.detail.get("table") or "")
         word = f"schema: {table.rpartition('.')[2][:40]}" if table else word
     return {
-        "at": round(at.timestamp() * 1000),
+        "at": round(moment.timestamp() * 1000),
         "kind": kind,
         "shape": SHAPES.get(kind, "ring"),
-        "bad": kind in _BAD,
+        "bad": kind in _BAD_KINDS,
         "word": word,
         "text": message,
         "slot": slot,

@@ -19,7 +19,7 @@ from replview.ui.charts.figure import (
 )
 
 #: Share of a limit above which it is drawn; otherwise it would flatten the line of the values.
-_DRAWN_FROM = 0.05
+_LIMIT_DRAWN_FROM = 0.05
 _NOT_RECEIVED = "Known only for slots that replview receives, while the receiver runs."
 _NO_CHANGE = "No change was recorded in this time. Known only for a slot that replview receives."
 _NO_TRANSACTION = (
@@ -40,23 +40,25 @@ def retained_wal(
     lines = lines_of(slots, "retained_wal_bytes", "retained", area=True)
     highest = max((v for line in lines for v in line.values if v is not None), default=0)
     levels, notes = [], []
-    for name, value, words in (
+    for name, value, label_format in (
         ("budget", budget_bytes, "budget {}"),
         ("limit", limit_bytes, "limit {}, the slot is lost here"),
     ):
         if value is None or len(slots) != 1:
             continue
         amount = words_of("bytes", value)
-        if highest >= value * _DRAWN_FROM:
+        if highest >= value * _LIMIT_DRAWN_FROM:
             ink = "del" if name == "limit" else "upd"
-            levels.append(LimitLine(value=value, name=name, words=words.format(amount), ink=ink))
+            levels.append(
+                LimitLine(value=value, name=name, words=label_format.format(amount), ink=ink)
+            )
         else:
             notes.append(f"{name} {amount}, far above")
-    lost = []
+    lost_ranges = []
     if len(slots) == 1:
-        reasons = ["the slot is lost" if gone else None for gone in slots[0].of("lost")]
-        lost = stretches(slots[0], reasons)
-    return chart("retained", "Retained WAL", "bytes", lines, levels=levels, unknown=lost,
+        reasons = ["the slot is lost" if is_lost else None for is_lost in slots[0].of("lost")]
+        lost_ranges = stretches(slots[0], reasons)
+    return chart("retained", "Retained WAL", "bytes", lines, levels=levels, unknown=lost_ranges,
                  note=", ".join(notes))  # fmt: skip
 
 
@@ -80,7 +82,7 @@ class Drawn:
 
     def fields(self, *, several: bool) -> tuple[str, ...]:
         """Return the fields that the chart needs."""
-        return (self.field,) if several or not self.lines else tuple(one[2] for one in self.lines)
+        return (self.field,) if several or not self.lines else tuple(line[2] for line in self.lines)
 
 
 #: Charts by their word in the page's address.
@@ -147,45 +149,48 @@ DRAWN = {
         unknown=_NOT_RECEIVED,
     ),
 }  # fmt: skip
+_LAG_FIELDS = DRAWN["lag"].fields(several=False)
 
 
 def drawn(key: str, slots: Sequence[SlotValues]) -> Chart:
     """Build a chart of ``DRAWN``."""
-    spec, one = DRAWN[key], slots[0] if len(slots) == 1 else None
-    if one is None or not spec.lines:
+    spec, single = DRAWN[key], slots[0] if len(slots) == 1 else None
+    if single is None or not spec.lines:
         lines = lines_of(slots, spec.field, spec.word, area=spec.area)
-        known = bool(spec.lines) or any(slot.knows(spec.field) for slot in slots)
+        has_values = bool(spec.lines) or any(slot.knows(spec.field) for slot in slots)
     else:
         lines = [
             ChartLine(
-                name=name, word=word, times=one.times, values=one.of(field), ink=ink, dash=dash
+                name=name,
+                word=word,
+                times=single.times,
+                values=single.of(field),
+                ink=ink,
+                dash=dash,
             )
             for name, word, field, ink, dash in spec.lines
         ]
-        known = one.knows(spec.lines[0][2])
-    title = spec.title if one is not None or not spec.of_several else spec.of_several
-    note, unknown = "" if known else spec.unknown, list[HatchedRange]()
-    if key == "lag" and one is not None:
-        note, unknown = _lag_note(one), _unread(one)
+        has_values = single.knows(spec.lines[0][2])
+    title = spec.title if single is not None or not spec.of_several else spec.of_several
+    note, unknown = "" if has_values else spec.unknown, list[HatchedRange]()
+    if key == "lag" and single is not None:
+        note, unknown = _lag_note(single), _unread_ranges(single)
     return chart(key, title, spec.unit, lines, unknown=unknown, note=note)
 
 
-_LAGS = DRAWN["lag"].fields(several=False)
-
-
-def _unread(slot: SlotValues) -> list[HatchedRange]:
+def _unread_ranges(slot: SlotValues) -> list[HatchedRange]:
     """Return the stretches in which the slot has no consumer, so that there is no walsender."""
-    fields = [slot.of(name) for name in _LAGS]
+    fields = [slot.of(name) for name in _LAG_FIELDS]
     reasons: list[str | None] = []
     for number, active in enumerate(slot.of("active")):
-        known = any(field[number] is not None for field in fields)
-        reasons.append("the slot has no consumer" if active is False and not known else None)
+        has_lag = any(field[number] is not None for field in fields)
+        reasons.append("the slot has no consumer" if active is False and not has_lag else None)
     return stretches(slot, reasons)
 
 
 def _lag_note(slot: SlotValues) -> str:
-    told = [active for active in slot.of("active") if active is not None]
-    if told and told[-1] and not any(slot.knows(name) for name in _LAGS):
+    activity = [active for active in slot.of("active") if active is not None]
+    if activity and activity[-1] and not any(slot.knows(name) for name in _LAG_FIELDS):
         return (
             "The slot is read, but the server tells no lag: a reader that is caught up has none to"
             " measure, and one that uses SQL functions is in no pg_stat_replication."
@@ -221,10 +226,10 @@ def transaction_sizes(counts: Mapping[int, int]) -> Chart:
     powers = list(range(min(counts), max(counts) + 1)) if counts else []
     numbers = [counts.get(power, 0) for power in powers]
     marks = axis("transactions", max(numbers, default=0))
-    words = [_words(power) for power in powers]
+    labels = [_size_label(power) for power in powers]
     data: list[dict[str, Any]] = [
         {
-            "type": "bar", "name": "transactions", "x": words, "y": numbers,
+            "type": "bar", "name": "transactions", "x": labels, "y": numbers,
             "meta": {"ink": "accent", "unit": "transactions", "word": "transactions"},
         }
     ]  # fmt: skip
@@ -253,14 +258,14 @@ def transaction_sizes(counts: Mapping[int, int]) -> Chart:
     )
 
 
-def _words(power: int) -> str:
+def _size_label(power: int) -> str:
     if power < 0:
         return "none"
     low, high = 1 << power, (1 << power + 1) - 1
-    return f"{low}" if low == high else f"{_short(low)}–{_short(high)}"
+    return f"{low}" if low == high else f"{_short_number(low)}–{_short_number(high)}"
 
 
-def _short(number: int) -> str:
+def _short_number(number: int) -> str:
     for size, letter in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "k")):
         if number >= size:
             return f"{number / size:.0f}{letter}"

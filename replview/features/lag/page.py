@@ -48,20 +48,22 @@ def find_lag_slots(names: Sequence[str]) -> list[LagSlot]:
     pairs = [name.partition("/")[::2] for name in dict.fromkeys(names[:MOST_SLOTS])]
     if not pairs:
         return []
-    wanted = Q()
+    condition = Q()
     for source, slot in pairs:
-        wanted |= Q(source__name=source, name=slot)
+        condition |= Q(source__name=source, name=slot)
     # Until their server is first sampled, our slots have no watched slot.
     ours = [
         LagSlot(sample_id=row.pk, source=row.source, slot_name=row.name, slot=row)
-        for row in Slot.objects.filter(wanted).select_related("source")
+        for row in Slot.objects.filter(condition).select_related("source")
     ]
     watched = [
         LagSlot(sample_id=row.pk, source=row.source, slot_name=row.name, slot=row.slot)
-        for row in WatchedSlot.objects.filter(wanted).select_related("source", "slot")
+        for row in WatchedSlot.objects.filter(condition).select_related("source", "slot")
     ]
-    found = {(one.source.name, one.slot_name): one for one in (*ours, *watched)}
-    return [found[pair] for pair in pairs if pair in found]
+    by_name = {
+        (lag_slot.source.name, lag_slot.slot_name): lag_slot for lag_slot in (*ours, *watched)
+    }
+    return [by_name[pair] for pair in pairs if pair in by_name]
 
 
 def first_slot() -> str:
@@ -130,9 +132,9 @@ def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> LagPage
         sentence=sentence,
         slot_url=slot_url,
         ranges=tuple(
-            (word, label, query.url(range=word, **{"from": "", "to": ""}),
-             query.range == word and not (query.since or query.until))
-            for word, (label, _) in RANGES.items()
+            (range_name, label, query.url(range=range_name, **{"from": "", "to": ""}),
+             query.range == range_name and not (query.since or query.until))
+            for range_name, (label, _) in RANGES.items()
         ),
         range_label=RANGES[query.range][0],
         charts=tuple((key, title, key in query.charts) for key, title in CHARTS.items()),
@@ -154,15 +156,15 @@ def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> tuple[Sentence, str]:
         name = slots[0].slot_name if len(slots) == 1 else plural(len(slots), "slot")
         title, cause = f"{name}: its present state is unknown.", "It is gone, or was never sampled."
         return Sentence(level="unknown", title=title, cause=cause), ""
-    chosen = min(views, key=lambda view: urgency(view.health))
-    title = chosen.health.title
+    worst = min(views, key=lambda view: urgency(view.health))
+    title = worst.health.title
     if len(slots) > 1:
-        name = "" if chosen.name in title else f"{chosen.full_name}: "
+        name = "" if worst.name in title else f"{worst.full_name}: "
         title = f"Worst of {len(slots)}: {name}{title}"
     sentence = Sentence(
-        level=chosen.level, title=title, cause=chosen.health.cause, next=chosen.health.next_step
+        level=worst.level, title=title, cause=worst.health.cause, next=worst.health.next_step
     )
-    return sentence, chosen.url
+    return sentence, worst.url
 
 
 def _choices(fleet: Fleet, names: Sequence[str]) -> Iterator[SourceChoices]:

@@ -5,6 +5,12 @@ from dataclasses import dataclass, replace
 
 from replview.store.models import SampleMark, Setting
 
+#: Lengths of a bucket in seconds that match the ticks of a time axis.
+_STEPS = (
+    1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200,
+    86400,
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class SamplePeriod:
@@ -29,24 +35,19 @@ MINUTE = SamplePeriod(
 _HOUR = SamplePeriod("hour", "slot_sample_hour", 3600, 3600.0, dt.timedelta.max, None)
 #: All tables, the finest first.
 PERIODS = (_RAW, MINUTE, _HOUR)
-#: Lengths of a bucket in seconds that match the ticks of a time axis.
-_STEPS = (
-    1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200,
-    86400,
-)  # fmt: skip
 
 
-def _setting(value: object, otherwise: float) -> float:
-    return float(value) if isinstance(value, int | float) and value > 0 else otherwise
+def _positive_number(value: object, default: float) -> float:
+    return float(value) if isinstance(value, int | float) and value > 0 else default
 
 
 def periods() -> tuple[SamplePeriod, SamplePeriod, SamplePeriod]:
     """Return the three tables, with the configured retention and sampling interval."""
     names = ("sampling.seconds", "samples.raw_hours", "samples.minute_days")
-    chosen = dict(Setting.objects.filter(name__in=names).values_list("name", "value"))
-    raw_hours = _setting(chosen.get("samples.raw_hours"), 24)
-    minute_days = _setting(chosen.get("samples.minute_days"), 30)
-    seconds = _setting(chosen.get("sampling.seconds"), _RAW.interval_seconds)
+    settings = dict(Setting.objects.filter(name__in=names).values_list("name", "value"))
+    raw_hours = _positive_number(settings.get("samples.raw_hours"), 24)
+    minute_days = _positive_number(settings.get("samples.minute_days"), 30)
+    seconds = _positive_number(settings.get("sampling.seconds"), _RAW.interval_seconds)
     raw = replace(_RAW, interval_seconds=seconds, kept=dt.timedelta(hours=raw_hours))
     return raw, replace(MINUTE, kept=dt.timedelta(days=minute_days)), _HOUR
 
@@ -63,8 +64,10 @@ def choose_period(since: dt.datetime, until: dt.datetime, now: dt.datetime) -> S
 def step_of(length: dt.timedelta, period: SamplePeriod, points: int) -> int:
     """Return the length of a bucket in seconds, so that at most ``points`` cover the range."""
     # Allow for one more bucket at either end, because buckets are aligned to the clock.
-    least = max(length.total_seconds() / max(points - 2, 1), period.interval_seconds)
-    return next((step for step in _STEPS if step >= least), int(-(-least // 86400)) * 86400)
+    min_seconds = max(length.total_seconds() / max(points - 2, 1), period.interval_seconds)
+    return next(
+        (step for step in _STEPS if step >= min_seconds), int(-(-min_seconds // 86400)) * 86400
+    )
 
 
 def boundaries(
@@ -74,12 +77,12 @@ def boundaries(
 
     Recent samples that are not rolled up yet are read from a finer table.
     """
-    rolled = dict(SampleMark.objects.values_list("period", "until")) if period.seconds else {}
+    rolled_until = dict(SampleMark.objects.values_list("period", "until")) if period.seconds else {}
     pieces = []
     start = since
-    for one in reversed([one for one in PERIODS if one.seconds <= period.seconds]):
-        end = min(rolled.get(one.name, start), until) if one.seconds else until
+    for finer in reversed([finer for finer in PERIODS if finer.seconds <= period.seconds]):
+        end = min(rolled_until.get(finer.name, start), until) if finer.seconds else until
         if end > start:
-            pieces.append((one, start, end))
+            pieces.append((finer, start, end))
             start = end
     return pieces

@@ -44,16 +44,16 @@ COUNTERS = {
     "total_txns": "total_txns",
     "total_bytes": "total_bytes",
 }
-_LSNS = {"wal_written", "wal_read"}
+_LSN_FIELDS = {"wal_written", "wal_read"}
 #: Sampled columns of the fields whose name is no column.
-_COLUMNS_OF = {
+_FIELD_COLUMNS = {
     "wal_written": ("current_lsn",),
     "wal_read": ("confirmed_flush_lsn", "restart_lsn"),
     "lost": ("wal_status",),
 }
 #: The first sample of each slot after a moment. The constant bound excludes the partitions of
 #: earlier days.
-_FIRST = """
+_FIRST_SAMPLE = """
     SELECT min(first.sampled_at) FROM unnest(%(slots)s::bigint[]) AS of (slot_id)
     CROSS JOIN LATERAL (
         SELECT sampled_at FROM slot_sample
@@ -87,7 +87,7 @@ class LagSeries:
 
 def read_first_sample(slot_ids: Sequence[int], since: dt.datetime) -> dt.datetime | None:
     """Return the time of the first sample of these slots after a moment; None: there is none."""
-    first: dt.datetime | None = rows(_FIRST, {"slots": list(slot_ids), "since": since})[0][0]
+    first: dt.datetime | None = rows(_FIRST_SAMPLE, {"slots": list(slot_ids), "since": since})[0][0]
     return first
 
 
@@ -110,9 +110,9 @@ def read_series(
     if not slot_ids or until <= since:
         return series
     # Also read buckets before the range: a rate needs the value before.
-    back = max(step, 3 * period.interval_seconds)
-    early = since - dt.timedelta(seconds=back)
-    rows = _rows(slot_ids, fields, period, early, until, step)
+    lookback_seconds = max(step, 3 * period.interval_seconds)
+    read_since = since - dt.timedelta(seconds=lookback_seconds)
+    rows = _read_buckets(slot_ids, fields, period, read_since, until, step)
     for slot_id, buckets in groupby(rows, key=lambda row: row[0]):
         series.slots[slot_id] = _slot_series(list(buckets), fields, series)
     empty = SlotSeries(values={name: [] for name in fields})
@@ -120,7 +120,7 @@ def read_series(
     return series
 
 
-def _rows(
+def _read_buckets(
     slot_ids: Sequence[int],
     fields: Sequence[str],
     period: SamplePeriod,
@@ -132,29 +132,29 @@ def _rows(
 
     A gauge has one value; a counter has its highest and its lowest.
     """
-    values: dict[str, Any] = {"slots": list(slot_ids), "step": step}
+    params: dict[str, Any] = {"slots": list(slot_ids), "step": step}
     columns = ", ".join(sorted(set(_columns(fields))))
-    parts = []
+    selects = []
     pieces = boundaries(period, since, until)
     for number, (piece, start, end) in enumerate(pieces):
-        values |= {f"since{number}": start, f"until{number}": end}
-        parts.append(
+        params |= {f"since{number}": start, f"until{number}": end}
+        selects.append(
             f"SELECT slot_id, sampled_at, sampled_at + interval '{piece.seconds} s' AS at"  # noqa: S608 (of constants)
             f"{', ' if columns else ''}{columns} FROM {piece.table}"
             f" WHERE slot_id = ANY(%(slots)s) AND sampled_at >= %(since{number})s"
             f" AND sampled_at < %(until{number})s"
         )
-    if not parts:
+    if not selects:
         return []
     # Compute the bucket's number after grouping: numeric arithmetic on each row would cost more
     # than the rest of the query.
-    binned = "date_bin(make_interval(secs => %(step)s), sampled_at, 'epoch'::timestamptz)"
+    bin_start = "date_bin(make_interval(secs => %(step)s), sampled_at, 'epoch'::timestamptz)"
     sql = (
-        f"SELECT slot_id, extract(epoch FROM {binned})::bigint / %(step)s AS bucket, "  # noqa: S608 (of constants)
-        f"{', '.join(_aggregates(fields))} FROM ({' UNION ALL '.join(parts)}) samples"
-        f" GROUP BY slot_id, {binned} ORDER BY slot_id, {binned}"
+        f"SELECT slot_id, extract(epoch FROM {bin_start})::bigint / %(step)s AS bucket, "  # noqa: S608 (of constants)
+        f"{', '.join(_aggregates(fields))} FROM ({' UNION ALL '.join(selects)}) samples"
+        f" GROUP BY slot_id, {bin_start} ORDER BY slot_id, {bin_start}"
     )
-    return rows(sql, values)
+    return rows(sql, params)
 
 
 def _aggregates(fields: Iterable[str]) -> Iterator[str]:
@@ -166,61 +166,61 @@ def _aggregates(fields: Iterable[str]) -> Iterator[str]:
         else:
             column = COUNTERS[name]
             for function in ("max", "min"):
-                yield _number(f"{function}({column})", name)
+                yield _as_number(f"{function}({column})", name)
 
 
 def _columns(fields: Iterable[str]) -> Iterator[str]:
     for name in fields:
-        yield from _COLUMNS_OF.get(name, (name,))
+        yield from _FIELD_COLUMNS.get(name, (name,))
 
 
-def _number(expression: str, name: str) -> str:
+def _as_number(expression: str, name: str) -> str:
     """Convert an LSN expression to a number of bytes; only differences are drawn."""
-    return f"({expression} - '0/0'::pg_lsn)::float8" if name in _LSNS else expression
+    return f"({expression} - '0/0'::pg_lsn)::float8" if name in _LSN_FIELDS else expression
 
 
 def _slot_series(
     rows: list[tuple[Any, ...]], fields: Sequence[str], series: LagSeries
 ) -> SlotSeries:
     """Convert one slot's buckets to points, with rates of counters, and gaps."""
-    most = max(1, -int(-3 * series.interval_seconds // series.step_seconds))
-    gap_after = [later[1] - row[1] > most for row, later in pairwise(rows)]
+    max_distance = max(1, -int(-3 * series.interval_seconds // series.step_seconds))
+    gap_after = [later[1] - row[1] > max_distance for row, later in pairwise(rows)]
     gap_after.append(False)
     columns: dict[str, list[Any]] = {}
-    place = 3
+    index = 3
     for name in fields:
         if name in GAUGES:
-            columns[name] = [row[place] for row in rows]
-            place += 1
+            columns[name] = [row[index] for row in rows]
+            index += 1
         else:
-            columns[name] = _paces(rows, place, gap_after)
-            place += 2
-    return _within(rows, columns, gap_after, series)
+            columns[name] = _rates(rows, index, gap_after)
+            index += 2
+    return _trim(rows, columns, gap_after, series)
 
 
-def _paces(rows: list[tuple[Any, ...]], place: int, gap_after: list[bool]) -> list[float | None]:
+def _rates(rows: list[tuple[Any, ...]], index: int, gap_after: list[bool]) -> list[float | None]:
     """Return the growth of a total per second; None over a gap and where the total fell.
 
     A total only grows, so its highest value is the one at the bucket's end. In a bucket in which it
     fell, because it was reset, the value at the end is unknown.
     """
-    paces: list[float | None] = [None] * len(rows)
+    rates: list[float | None] = [None] * len(rows)
     end_known = True
     for number in range(1, len(rows)):
-        before, row = rows[number - 1], rows[number]
-        total, least, last = row[place], row[place + 1], before[place]
-        seconds = row[2] - before[2]
+        previous, row = rows[number - 1], rows[number]
+        total, least, last = row[index], row[index + 1], previous[index]
+        seconds = row[2] - previous[2]
         if total is None or last is None or gap_after[number - 1] or seconds <= 0:
             end_known = True
             continue
         fell = least < last
         if not fell and end_known:
-            paces[number] = (total - last) / seconds
+            rates[number] = (total - last) / seconds
         end_known = not fell or least == total
-    return paces
+    return rates
 
 
-def _within(
+def _trim(
     rows: list[tuple[Any, ...]],
     columns: dict[str, list[Any]],
     gap_after: list[bool],
@@ -229,15 +229,15 @@ def _within(
     """Drop the buckets before the range, and insert an empty point for each gap."""
     first = int(series.since.timestamp() // series.step_seconds)
     spacing = max(series.step_seconds, series.interval_seconds)
-    kept = SlotSeries(values={name: [] for name in columns})
+    trimmed = SlotSeries(values={name: [] for name in columns})
     for number, row in enumerate(rows):
         if row[1] < first:
             continue
-        kept.times.append(row[2])
+        trimmed.times.append(row[2])
         for name, values in columns.items():
-            kept.values[name].append(values[number])
+            trimmed.values[name].append(values[number])
         if gap_after[number]:
-            kept.times.append(row[2] + spacing)
+            trimmed.times.append(row[2] + spacing)
             for name in columns:
-                kept.values[name].append(None)
-    return kept
+                trimmed.values[name].append(None)
+    return trimmed

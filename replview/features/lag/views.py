@@ -55,8 +55,8 @@ def data(request: HttpRequest) -> HttpResponse:
     since, until = query.stretch(now)
     series, charts = read_charts(slots, query.charts, since, until, now)
     events = read_events(slots, since, until)
-    checkpoints, counted = read_checkpoints(slots, since, until)
-    answer = {
+    checkpoints, checkpoint_count = read_checkpoints(slots, since, until)
+    document = {
         "now": _milliseconds(now),
         "since": _milliseconds(since),
         "until": _milliseconds(until),
@@ -66,10 +66,10 @@ def data(request: HttpRequest) -> HttpResponse:
         "interval_seconds": series.interval_seconds,
         "charts": [chart.as_json() for chart in charts],
         "events": sorted([*events, *checkpoints], key=lambda event: event["at"]),
-        "sampled": any(found.times for found in series.slots.values()),
-        "checkpoints": counted,
+        "sampled": any(slot_series.times for slot_series in series.slots.values()),
+        "checkpoints": checkpoint_count,
     }
-    response = HttpResponse(orjson.dumps(answer), content_type="application/json")
+    response = HttpResponse(orjson.dumps(document), content_type="application/json")
     response["Cache-Control"] = "no-store"
     return response
 
@@ -82,12 +82,12 @@ def csv(request: HttpRequest) -> HttpResponseBase:
     now = dt.datetime.now(dt.UTC)
     _, charts = read_charts(slots, query.charts, *query.stretch(now), now)
     pieces = csv_pieces(csv_rows(charts, [slot.name for slot in slots]))
-    answer = stream(request, pieces, "text/csv; charset=utf-8")
-    plain = "-".join(slot.name.replace("/", "-") for slot in slots[:3])
-    name = f"lag-{plain}-{now:%Y%m%dT%H%M%SZ}.csv"
-    answer["Content-Disposition"] = content_disposition_header(True, name)
-    answer["Cache-Control"] = "no-store"
-    return answer
+    response = stream(request, pieces, "text/csv; charset=utf-8")
+    slot_names = "-".join(slot.name.replace("/", "-") for slot in slots[:3])
+    name = f"lag-{slot_names}-{now:%Y%m%dT%H%M%SZ}.csv"
+    response["Content-Disposition"] = content_disposition_header(True, name)
+    response["Cache-Control"] = "no-store"
+    return response
 
 
 def first_range(slots: Sequence[LagSlot], now: dt.datetime) -> str:
