@@ -49,12 +49,12 @@ def access_record(request: HttpRequest, words: Query[AccessWords]) -> dict[str, 
     times = TransactionFilter.from_words({"since": words.since, "until": words.until})
     if times.misread:
         raise BadRequest(f"not valid: {', '.join(times.misread)}", "an ISO time, or an age")
-    wanted = AccessFilter(
+    filter_ = AccessFilter(
         action=words.action, user=words.user, source=words.source, table=words.table,
         via=words.via, since=times.since_at, until=times.until_at,
     )  # fmt: skip
-    rows, older = read(wanted, before=before, limit=words.limit)
-    asked = {name: word for name, word in words.dict().items() if word and name != "cursor"}
-    if is_new((Action.VIEWED_ACCESS_RECORD, request.user.pk, tuple(sorted(asked.items())))):
-        note(Action.VIEWED_ACCESS_RECORD, details=asked)
+    rows, older = read(filter_, before=before, limit=words.limit)
+    params = {name: value for name, value in words.dict().items() if value and name != "cursor"}
+    if is_new((Action.VIEWED_ACCESS_RECORD, request.user.pk, tuple(sorted(params.items())))):
+        note(Action.VIEWED_ACCESS_RECORD, details=params)
     return {"items": [record_json(row) for row in rows], "older": str(older) if older else None}

@@ -16,7 +16,7 @@ from replview.ui.params import RANGES, Params
 
 _DEFAULT_RANGE = "7d"
 #: Names of the filters besides the time range.
-_NARROWING = ("action", "user", "source", "table", "via")
+_FILTER_NAMES = ("action", "user", "source", "table", "via")
 _TEXT_LIMIT = 300
 PAGE_RECORDS = 100
 _TABLES_SHOWN = 3
@@ -38,26 +38,26 @@ class RecordQuery:
     @property
     def filtered(self) -> bool:
         """Return whether any filter besides the time range is set."""
-        return any(getattr(self, name) for name in _NARROWING)
+        return any(getattr(self, name) for name in _FILTER_NAMES)
 
     @property
     def filter(self) -> AccessFilter:
         """Return the filters in the form that reads the store."""
         length = RANGES[self.range][1]
         since = None if length is None else timezone.now() - length
-        return AccessFilter(**{name: getattr(self, name) for name in _NARROWING}, since=since)
+        return AccessFilter(**{name: getattr(self, name) for name in _FILTER_NAMES}, since=since)
 
     def words(self) -> dict[str, str]:
         """Return the filters as address parameters, without the place in the list."""
-        words = {name: getattr(self, name) for name in _NARROWING}
-        words["range"] = self.range if self.range != _DEFAULT_RANGE else ""
-        return {name: word for name, word in words.items() if word}
+        params = {name: getattr(self, name) for name in _FILTER_NAMES}
+        params["range"] = self.range if self.range != _DEFAULT_RANGE else ""
+        return {name: value for name, value in params.items() if value}
 
     def url(self, name: str = "access-record", **changed: Any) -> str:
         """Return the address with some parameters changed; it begins at the first page."""
-        asked = replace(self, **{"before": None, **changed})
-        words = asked.words() | ({"before": str(asked.before)} if asked.before else {})
-        query = urlencode(words, safe="/:")
+        filters = replace(self, **{"before": None, **changed})
+        params = filters.words() | ({"before": str(filters.before)} if filters.before else {})
+        query = urlencode(params, safe="/:")
         return f"{reverse(name)}{'?' if query else ''}{query}"
 
     def file_url(self, form: str) -> str:
@@ -68,14 +68,14 @@ class RecordQuery:
 
 def wanted_of(query: Mapping[str, str]) -> RecordQuery:
     """Parse the address parameters."""
-    asked = Params(query)
+    params = Params(query)
     return RecordQuery(
-        action=asked.choice("action", Action.values),
-        user=asked.text("user", _TEXT_LIMIT),
-        source=asked.text("source", _TEXT_LIMIT),
-        table=asked.text("table", _TEXT_LIMIT),
-        via=asked.choice("via", Via.values),
-        range=asked.choice("range", RANGES, _DEFAULT_RANGE),
+        action=params.choice("action", Action.values),
+        user=params.text("user", _TEXT_LIMIT),
+        source=params.text("source", _TEXT_LIMIT),
+        table=params.text("table", _TEXT_LIMIT),
+        via=params.choice("via", Via.values),
+        range=params.choice("range", RANGES, _DEFAULT_RANGE),
         before=RecordPosition.parse(query.get("before", "")),
     )
 
@@ -89,24 +89,24 @@ class Menu:
     entries: list[tuple[str, str, bool]]
 
 
-def choices(wanted: RecordQuery) -> list[Menu]:
+def choices(query: RecordQuery) -> list[Menu]:
     """Build the filter menus of the toolbar."""
     actions = [(str(action.label), str(action.value)) for action in Action]
     vias = [(str(via.label), str(via.value)) for via in Via]
     return [
-        _choice(wanted, "Who", "user", [(name, name) for name in names_of("user_name")]),
-        _choice(wanted, "What", "action", actions),
-        _choice(wanted, "Source", "source", [(name, name) for name in names_of("source_name")]),
-        _choice(wanted, "By", "via", vias),
+        _menu(query, "Who", "user", [(name, name) for name in names_of("user_name")]),
+        _menu(query, "What", "action", actions),
+        _menu(query, "Source", "source", [(name, name) for name in names_of("source_name")]),
+        _menu(query, "By", "via", vias),
     ]
 
 
-def _choice(wanted: RecordQuery, word: str, name: str, values: list[tuple[str, str]]) -> Menu:
-    now = getattr(wanted, name)
-    entries = [("Any", wanted.url(**{name: ""}), not now)]
-    entries += [(label, wanted.url(**{name: value}), value == now) for label, value in values]
-    chosen = next((label for label, value in values if value == now), now)
-    return Menu(word, chosen, entries)
+def _menu(query: RecordQuery, title: str, name: str, values: list[tuple[str, str]]) -> Menu:
+    current = getattr(query, name)
+    entries = [("Any", query.url(**{name: ""}), not current)]
+    entries += [(label, query.url(**{name: value}), value == current) for label, value in values]
+    chosen = next((label for label, value in values if value == current), current)
+    return Menu(title, chosen, entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +129,16 @@ class RecordLine:
     def tables(self) -> str:
         """Return the first tables and the number of further ones; empty if there are none."""
         names = self.record.tables
-        more = int(self.record.details.get("relations", len(names))) - _TABLES_SHOWN
+        more_count = int(self.record.details.get("relations", len(names))) - _TABLES_SHOWN
         shown = ", ".join(names[:_TABLES_SHOWN])
-        return f"{shown} and {count_words(more)} more" if more > 0 else shown
+        return f"{shown} and {count_words(more_count)} more" if more_count > 0 else shown
 
     @property
     def facts(self) -> str:
         """Return details such as ``120 rows · transaction 41``; never a value of a row."""
         # The page shows tables in a column of their own.
         details = {k: v for k, v in self.record.details.items() if k != "relations"}
-        return " · ".join(fact for item in details.items() if (fact := _fact(*item)))
+        return " · ".join(fact for item in details.items() if (fact := _detail_text(*item)))
 
     @property
     def via(self) -> str:
@@ -162,19 +162,19 @@ class AccessPage:
     def title(self) -> str:
         """Return the sentence that counts the listed entries and their accounts."""
         length = RANGES[self.wanted.range][1]
-        when = "" if length is None else f" in the last {RANGES[self.wanted.range][0]}"
+        period = "" if length is None else f" in the last {RANGES[self.wanted.range][0]}"
         if not self.lines:
-            return f"Nothing {'of that ' if self.wanted.filtered else ''}was recorded{when}."
+            return f"Nothing {'of that ' if self.wanted.filtered else ''}was recorded{period}."
         people = len({line.record.user_name for line in self.lines} - {""})
-        earlier = " on this page; there is more" if self.following_url else when
+        earlier = " on this page; there is more" if self.following_url else period
         return f"{plural(len(self.lines), 'act')} of {plural(people, 'person', 'people')}{earlier}."
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:
         """Return the time ranges as (label, address, chosen)."""
         return [
-            (word, self.wanted.url(range=name), name == self.wanted.range)
-            for name, (word, _) in RANGES.items()
+            (label, self.wanted.url(range=name), name == self.wanted.range)
+            for name, (label, _) in RANGES.items()
         ]
 
     @property
@@ -193,23 +193,23 @@ class AccessPage:
         return [("CSV", self.wanted.file_url("csv")), ("JSON lines", self.wanted.file_url("jsonl"))]
 
 
-def read_access_page(wanted: RecordQuery) -> AccessPage:
+def read_access_page(query: RecordQuery) -> AccessPage:
     """Read one page of the record, the newest entry first."""
-    rows, older = read(wanted.filter, before=wanted.before, limit=PAGE_RECORDS)
-    following = wanted.url(before=older) if older else ""
-    return AccessPage(wanted, [RecordLine(record) for record in rows], following, choices(wanted))
+    rows, older = read(query.filter, before=query.before, limit=PAGE_RECORDS)
+    following = query.url(before=older) if older else ""
+    return AccessPage(query, [RecordLine(record) for record in rows], following, choices(query))
 
 
-def _fact(name: str, value: object) -> str:
-    word = name.replace("_", " ")
+def _detail_text(name: str, value: object) -> str:
+    label = name.replace("_", " ")
     if value is None or value == [] or value == "" or value is False:
         return ""
     if value is True:
-        return word
+        return label
     if isinstance(value, int) and name in ("rows", "characters", "columns", "transactions"):
-        return plural(value, word.removesuffix("s"), word)
+        return plural(value, label.removesuffix("s"), label)
     if isinstance(value, list):
-        return f"{word} {', '.join(str(one) for one in value[:10])}"
+        return f"{label} {', '.join(str(item) for item in value[:10])}"
     if isinstance(value, dict):
-        return f"{word} {', '.join(f'{key} {one}' for key, one in list(value.items())[:10])}"
-    return f"{word} {value}"
+        return f"{label} {', '.join(f'{key} {item}' for key, item in list(value.items())[:10])}"
+    return f"{label} {value}"

@@ -21,23 +21,23 @@ _FILES = {
 @page(GET, role=ADMIN, nav="masks", record=(Action.VIEWED_ACCESS_RECORD,))
 def access_record(request: HttpRequest) -> HttpResponse:
     """Show a page of the record; viewing it is recorded too."""
-    wanted = wanted_of(request.GET)
+    query = wanted_of(request.GET)
     user = request.user.get_username()
-    if is_new((Action.VIEWED_ACCESS_RECORD, user, tuple(wanted.words().items()))):
-        note(Action.VIEWED_ACCESS_RECORD, details=dict(wanted.words()))
-    return render(request, "access_record/access.html", {"page": read_access_page(wanted)})
+    if is_new((Action.VIEWED_ACCESS_RECORD, user, tuple(query.words().items()))):
+        note(Action.VIEWED_ACCESS_RECORD, details=dict(query.words()))
+    return render(request, "access_record/access.html", {"page": read_access_page(query)})
 
 
 @page(GET, role=ADMIN, record=(Action.EXPORTED,))
 def as_file(request: HttpRequest) -> HttpResponseBase:
     """Download the filtered record as CSV or JSON lines."""
-    wanted = wanted_of(request.GET)
+    query = wanted_of(request.GET)
     form = request.GET.get("format", "csv")
     form = form if form in _FILES else "csv"
-    note(Action.EXPORTED, subject="the access record", details={**wanted.words(), "format": form})
+    note(Action.EXPORTED, subject="the access record", details={**query.words(), "format": form})
     write, content_type = _FILES[form]
-    answer = stream(request, write(walk(wanted.filter)), content_type)
+    response = stream(request, write(walk(query.filter)), content_type)
     name = f"replview-access-{timezone.now():%Y%m%dT%H%M%SZ}.{form}"
-    answer["Content-Disposition"] = content_disposition_header(True, name)
-    answer["Cache-Control"] = "no-store"
-    return answer
+    response["Content-Disposition"] = content_disposition_header(True, name)
+    response["Cache-Control"] = "no-store"
+    return response
