@@ -20,7 +20,7 @@ from replview.text.parsing import clean_text
 from replview.ui.api.slots import coverage_json, slot_named
 
 router = Router(tags=["actors"])
-_MOST = 1000
+_ACTORS_LIMIT = 1000
 
 
 @page(role=VIEWER)
@@ -38,15 +38,17 @@ def actors(
     `since` and `until` are whole days (UTC). An empty `actor` stands for transactions that name
     nobody. At most 1,000 actors are returned; narrow them with `q`.
     """
-    found = slot_named(slot)
-    span = span_of(found.pk, since, until)
-    listed = actors_of(span, text=clean_text(q, 200, strip=False), sort=sort, limit=_MOST)
+    recorded_slot = slot_named(slot)
+    span = span_of(recorded_slot.pk, since, until)
+    actor_list = actors_of(
+        span, text=clean_text(q, 200, strip=False), sort=sort, limit=_ACTORS_LIMIT
+    )
     return {
-        "slot": str(found),
-        "items": [_actor(one) for one in listed.rows],
-        "more": listed.more,
+        "slot": str(recorded_slot),
+        "items": [_sums_json(sums) for sums in actor_list.rows],
+        "more": actor_list.more,
         "transactions_not_counted": span.left_out,
-        "coverage": coverage_json(found),
+        "coverage": coverage_json(recorded_slot),
     }
 
 
@@ -60,43 +62,43 @@ def actor(
     until: dt.date | None = None,
 ) -> dict[str, object]:
     """Return what one actor changed, by table and by day; an empty `actor` means nobody named."""
-    found = slot_named(slot)
-    span = span_of(found.pk, since, until)
+    recorded_slot = slot_named(slot)
+    span = span_of(recorded_slot.pk, since, until)
     name = clean_text(actor, strip=False)
-    done = totals_of(span, [name]).get(name)
-    if done is None:
+    totals = totals_of(span, [name]).get(name)
+    if totals is None:
         raise Http404(f"nothing by {actor[:100]!r} is in the record of that time")
     return {
-        "slot": str(found),
-        **_actor(done.whole),
+        "slot": str(recorded_slot),
+        **_sums_json(totals.whole),
         "tables": [
             {
                 "relation": table.relation_id,
                 "schema": table.schema or None,
                 "table": table.table or None,
-                **_counts(table),
+                **_counts_json(table),
                 "last_time": utc_text(table.last_time),
             }
-            for table in done.tables
+            for table in totals.tables
         ],
-        "days": [{"day": day.day.isoformat(), **_counts(day)} for day in done.days],
+        "days": [{"day": day.day.isoformat(), **_counts_json(day)} for day in totals.days],
         "transactions_not_counted": span.left_out,
-        "coverage": coverage_json(found),
+        "coverage": coverage_json(recorded_slot),
     }
 
 
-def _actor(one: ActorSum) -> dict[str, object]:
+def _sums_json(sums: ActorSum) -> dict[str, object]:
     """Return the sums as JSON; ``claimed`` and ``stamped`` count transactions by evidence."""
     return {
-        "actor": one.actor,
-        "claimed": one.claimed,
-        "stamped": one.stamped,
-        **_counts(one),
-        "first_time": utc_text(one.first_time),
-        "last_time": utc_text(one.last_time),
+        "actor": sums.actor,
+        "claimed": sums.claimed,
+        "stamped": sums.stamped,
+        **_counts_json(sums),
+        "first_time": utc_text(sums.first_time),
+        "last_time": utc_text(sums.last_time),
     }
 
 
-def _counts(sums: ActorCounts) -> dict[str, int]:
+def _counts_json(sums: ActorCounts) -> dict[str, int]:
     names = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
     return {name: getattr(sums, name) for name in names}

@@ -55,20 +55,20 @@ def day_bars(
 
     Without ``first_day`` the chart begins at the first day with data.
     """
-    begin = first_day or min((each.day for each in days), default=last_day)
+    begin = first_day or min((day.day for day in days), default=last_day)
     begin = min(max(begin, last_day - dt.timedelta(days=MOST_DAYS - 1)), last_day)
     count = (last_day - begin).days + 1
     step = width / count
-    shown = [each for each in days if begin <= each.day <= last_day]
-    peak = max((_size(each) for each in shown), default=0)
+    shown = [day for day in days if begin <= day.day <= last_day]
+    peak = max((_size(day) for day in shown), default=0)
     gap = 1 if step >= 4 else 0.5
     bars = []
-    for each in shown:
+    for day in shown:
         # Keep the smallest bar visible.
-        tall = max(1.5, (height - 1) * _size(each) / max(peak, 1))
-        box = ((each.day - begin).days * step, height - tall, max(step - gap, 1), tall)
-        x, y, wide, tall = (round(one, 2) for one in box)
-        bars.append(Bar(x, y, wide, tall, each.day, each))
+        bar_height = max(1.5, (height - 1) * _size(day) / max(peak, 1))
+        box = ((day.day - begin).days * step, height - bar_height, max(step - gap, 1), bar_height)
+        x, y, bar_width, bar_height = (round(length, 2) for length in box)
+        bars.append(Bar(x, y, bar_width, bar_height, day.day, day))
     unknown = 0.0
     if recorded_since is not None and recorded_since > begin:
         days_before = min((recorded_since - begin).days, count)
@@ -76,5 +76,5 @@ def day_bars(
     return DayBars(tuple(bars), width, height, begin, last_day, peak, round(unknown, 2))
 
 
-def _size(each: ActorDay) -> int:
-    return each.changes or each.messages
+def _size(day: ActorDay) -> int:
+    return day.changes or day.messages

@@ -31,22 +31,22 @@ class ActorsQuery:
 
     def url(self, slot: object, **changed: Any) -> str:
         """Return the list's address with some filters changed; it begins at the first page."""
-        asked = replace(self, **{"after": None, **changed})
-        words = {
+        filters = replace(self, **{"after": None, **changed})
+        params = {
             "slot": str(slot),
-            "q": asked.q,
-            "sort": asked.sort if asked.sort != "last" else "",
-            "range": asked.range if asked.range != _DEFAULT_RANGE else "",
-            "after": f"{asked.after[0]}~{asked.after[1]}" if asked.after else "",
+            "q": filters.q,
+            "sort": filters.sort if filters.sort != "last" else "",
+            "range": filters.range if filters.range != _DEFAULT_RANGE else "",
+            "after": f"{filters.after[0]}~{filters.after[1]}" if filters.after else "",
         }
-        query = {name: word for name, word in words.items() if word}
+        query = {name: value for name, value in params.items() if value}
         return f"{reverse('actors')}?{urlencode(query, safe='/')}"
 
     def actor_url(self, slot: object, actor: str, **changed: Any) -> str:
         """Return the address of one actor's page with the same time range."""
         span = changed.get("range", self.range)
-        more = "" if span == _DEFAULT_RANGE else "&" + urlencode({"range": span})
-        return actor_url(str(slot), actor) + more
+        range_query = "" if span == _DEFAULT_RANGE else "&" + urlencode({"range": span})
+        return actor_url(str(slot), actor) + range_query
 
     def first_day(self, today: dt.date) -> dt.date | None:
         """Return the first day that is summed up, or None for the whole record."""
@@ -64,12 +64,12 @@ class ActorsQuery:
 
 def wanted_of(query: Mapping[str, str]) -> ActorsQuery:
     """Parse the address parameters."""
-    asked = Params(query)
-    place, tilde, name = asked.text("after", 400, strip=False).partition("~")
-    order = whole_number(place) if tilde else None
+    params = Params(query)
+    order_text, separator, name = params.text("after", 400, strip=False).partition("~")
+    order = whole_number(order_text) if separator else None
     return ActorsQuery(
-        q=asked.text("q"),
-        sort=asked.choice("sort", SORTS, "last"),
-        range=asked.choice("range", RANGES, _DEFAULT_RANGE),
+        q=params.text("q"),
+        sort=params.choice("sort", SORTS, "last"),
+        range=params.choice("range", RANGES, _DEFAULT_RANGE),
         after=None if order is None else (order, name[:300]),
     )

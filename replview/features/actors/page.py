@@ -65,8 +65,8 @@ class ActorsPage:
     def sorts(self) -> list[tuple[str, str, bool]]:
         """Return the sort orders as (label, address, chosen)."""
         return [
-            (word, self.wanted.url(self.slot, sort=name), name == self.wanted.sort)
-            for name, word in SORT_WORDS.items()
+            (label, self.wanted.url(self.slot, sort=name), name == self.wanted.sort)
+            for name, label in SORT_WORDS.items()
         ]
 
     @property
@@ -98,9 +98,9 @@ class ActorsPage:
     @property
     def title(self) -> str:
         """Return a headline such as ``2 actors changed shop/replview in the last 30 days``."""
-        named = f" with “{self.wanted.q}”" if self.wanted.q else ""
-        who = plural(self.found.actors, "actor") if self.found.transactions else "Nobody"
-        return f"{who}{named} changed {self.slot} {self.wanted.words}."
+        search_text = f" with “{self.wanted.q}”" if self.wanted.q else ""
+        subject = plural(self.found.actors, "actor") if self.found.transactions else "Nobody"
+        return f"{subject}{search_text} changed {self.slot} {self.wanted.words}."
 
     @property
     def unknown_words(self) -> str:
@@ -117,30 +117,35 @@ class ActorsPage:
         return f"Of {unknown} ({percent} %) the actor is unknown."
 
 
-def read_actors_page(slot: Slot, wanted: ActorsQuery, today: dt.date) -> ActorsPage:
+def read_actors_page(slot: Slot, query: ActorsQuery, today: dt.date) -> ActorsPage:
     """Read a page of the list in three queries."""
-    span = span_of(slot.pk, wanted.first_day(today))
-    found = actors_of(span, text=wanted.q, sort=wanted.sort, after=wanted.after, limit=PAGE_ACTORS)
-    names = [row.actor for row in found.rows]
+    span = span_of(slot.pk, query.first_day(today))
+    actor_list = actors_of(
+        span, text=query.q, sort=query.sort, after=query.after, limit=PAGE_ACTORS
+    )
+    names = [row.actor for row in actor_list.rows]
     # Read only the tables of each actor's last day: all days of so many actors cost too much.
-    last_days = {one.actor: one.last_time.astimezone(dt.UTC).date()
-                 for one in found.rows if one.last_time}  # fmt: skip
-    doings = totals_of(span, names, tables_on=last_days)
+    last_days = {actor_sum.actor: actor_sum.last_time.astimezone(dt.UTC).date()
+                 for actor_sum in actor_list.rows if actor_sum.last_time}  # fmt: skip
+    activity = totals_of(span, names, tables_on=last_days)
     rows = []
-    for row in found.rows:
-        done = doings.get(row.actor, ActorTotals(row.actor))
-        named = [(table.table or "unknown", _name(table)) for table in done.tables[:_TABLES_NAMED]]
+    for row in actor_list.rows:
+        totals = activity.get(row.actor, ActorTotals(row.actor))
+        tables = [
+            (table.table or "unknown", _table_label(table))
+            for table in totals.tables[:_TABLES_NAMED]
+        ]
         rows.append(
             ActorRow(
                 sums=row,
-                url=wanted.actor_url(slot, row.actor),
-                transactions_url=_transactions(slot, row.actor, span.first_day),
-                bars=day_bars(done.days, span.first_day, today, width=120, height=24),
-                tables=named,
-                more_tables=len(done.tables) - len(named),
+                url=query.actor_url(slot, row.actor),
+                transactions_url=_transactions_address(slot, row.actor, span.first_day),
+                bars=day_bars(totals.days, span.first_day, today, width=120, height=24),
+                tables=tables,
+                more_tables=len(totals.tables) - len(tables),
             )
         )
-    return ActorsPage(slot=slot, wanted=wanted, found=found, rows=rows, left_out=span.left_out)
+    return ActorsPage(slot=slot, wanted=query, found=actor_list, rows=rows, left_out=span.left_out)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -249,7 +254,7 @@ class ActorPage:
     @property
     def transactions_url(self) -> str:
         """Return the address of the actor's transactions in this time range."""
-        return _transactions(self.slot, self.actor, self.wanted.first_day(self.today))
+        return _transactions_address(self.slot, self.actor, self.wanted.first_day(self.today))
 
     @property
     def day_urls(self) -> list[tuple[ActorDay, str]]:
@@ -263,56 +268,60 @@ class ActorPage:
 
     def day_url(self, day: dt.date) -> str:
         """Return the address of the actor's transactions of one day."""
-        return _transactions(self.slot, self.actor, day, day)
+        return _transactions_address(self.slot, self.actor, day, day)
 
 
 def read_actor_page(
-    slot: Slot, actor: str, wanted: ActorsQuery, today: dt.date, recorded_since: dt.date | None
+    slot: Slot, actor: str, query: ActorsQuery, today: dt.date, recorded_since: dt.date | None
 ) -> ActorPage:
     """Read the page of one actor."""
-    span = span_of(slot.pk, wanted.first_day(today))
-    done = totals_of(span, [actor]).get(actor)
-    page = ActorPage(slot=slot, wanted=wanted, actor=actor, today=today, left_out=span.left_out)
-    if done is None:
+    span = span_of(slot.pk, query.first_day(today))
+    totals = totals_of(span, [actor]).get(actor)
+    page = ActorPage(slot=slot, wanted=query, actor=actor, today=today, left_out=span.left_out)
+    if totals is None:
         return page
-    page.sums, page.days = done.whole, done.days
+    page.sums, page.days = totals.whole, totals.days
     page.bars = day_bars(
-        done.days, span.first_day, today, width=720, height=72, recorded_since=recorded_since
+        totals.days, span.first_day, today, width=720, height=72, recorded_since=recorded_since
     )
-    page.tables = [_table(page, span, table) for table in done.tables[:_TABLES_LISTED]]
-    page.more_tables = max(len(done.tables) - _TABLES_LISTED, 0)
-    names = {each.relation_id: (each.schema, each.table) for each in done.tables if each.table}
+    page.tables = [_table_line(page, span, table) for table in totals.tables[:_TABLES_LISTED]]
+    page.more_tables = max(len(totals.tables) - _TABLES_LISTED, 0)
+    names = {
+        table_sum.relation_id: (table_sum.schema, table_sum.table)
+        for table_sum in totals.tables
+        if table_sum.table
+    }
     _read_latest(page, span, names)
     return page
 
 
-def _table(page: ActorPage, span: SummedDays, table: TableSum) -> TableLine:
+def _table_line(page: ActorPage, span: SummedDays, table: TableSum) -> TableLine:
     since = str(span.first_day or "")
-    name, more = _name(table), {"actor": page.actor or _UNKNOWN_ACTOR, "since": since}
+    name, params = _table_label(table), {"actor": page.actor or _UNKNOWN_ACTOR, "since": since}
     return TableLine(
         sums=table,
         name=name,
-        transactions_url=transactions_url(page.slot, **_given({"tables": name, **more})),
-        find_url=find_url(page.slot, **_given({"table": name, **more})),
+        transactions_url=transactions_url(page.slot, **_without_empty({"tables": name, **params})),
+        find_url=find_url(page.slot, **_without_empty({"table": name, **params})),
     )
 
 
 def _read_latest(page: ActorPage, span: SummedDays, names: dict[int, tuple[str, str]]) -> None:
-    wanted = TransactionFilter.from_words({
+    filter_ = TransactionFilter.from_words({
         "slot": str(page.slot), "actor": page.actor or _UNKNOWN_ACTOR,
         "states": "committed,message", "since": str(span.first_day or ""),
     })  # fmt: skip
-    found = find_transactions(reading_session(), wanted, limit=LATEST_TRANSACTIONS,
-                              budget_seconds=0.1)  # fmt: skip
+    result = find_transactions(reading_session(), filter_, limit=LATEST_TRANSACTIONS,
+                               budget_seconds=0.1)  # fmt: skip
     actor = page.actor or None
-    theirs = [row for row in found.rows if actor in row.names]
-    lines = transaction_lines([row.share_of(actor) for row in theirs], found.slots, names)
+    rows = [row for row in result.rows if actor in row.names]
+    lines = transaction_lines([row.share_of(actor) for row in rows], result.slots, names)
     page.lines = [
         LatestLine(line, row.changes, row.others(actor))
-        for line, row in zip(lines, theirs, strict=True)
+        for line, row in zip(lines, rows, strict=True)
     ]
-    page.searched_back_to = found.searched_back_to
-    contexts = [row.context for row in found.rows if row.context]
+    page.searched_back_to = result.searched_back_to
+    contexts = [row.context for row in result.rows if row.context]
     page.context = context_lines(contexts)
     page.disagreeing = sum("other_stamps" in context for context in contexts)
 
@@ -322,12 +331,12 @@ def context_lines(contexts: Iterable[Mapping[str, Any]]) -> list[ContextLine]:
 
     Keys of a stamp are written like ``stamp.application_name``.
     """
-    seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for context in contexts:
         for key, value in _flat(context):
-            seen[key][value] += 1
+            counts[key][value] += 1
     lines = []
-    for key, values in sorted(seen.items()):
+    for key, values in sorted(counts.items()):
         ranked = sorted(values.items(), key=lambda item: (-item[1], item[0]))
         shown = tuple(ranked[:_VALUES_SHOWN])
         lines.append(ContextLine(key, shown, len(ranked) - len(shown)))
@@ -340,28 +349,28 @@ def _flat(context: Mapping[str, object]) -> Iterable[tuple[str, str]]:
         if key[:1] == "$" or key == "other_stamps":
             continue
         if isinstance(value, Mapping):
-            for inner, each in value.items():
-                yield f"{key}.{inner}"[:80], _short(each)
+            for inner_key, inner_value in value.items():
+                yield f"{key}.{inner_key}"[:80], _short_text(inner_value)
         else:
-            yield key[:80], _short(value)
+            yield key[:80], _short_text(value)
 
 
-def _short(value: object) -> str:
+def _short_text(value: object) -> str:
     text = "null" if value is None else str(value)
     return text if len(text) <= 120 else f"{text[:119]}…"
 
 
-def _name(table: TableSum) -> str:
+def _table_label(table: TableSum) -> str:
     return table_text(table.schema, table.table) if table.table else "a deleted table"
 
 
-def _transactions(
+def _transactions_address(
     slot: Slot, actor: str, first: dt.date | None, last: dt.date | None = None
 ) -> str:
     until = f"{last + dt.timedelta(days=1)}" if last else ""
-    words = {"actor": actor or _UNKNOWN_ACTOR, "since": str(first or ""), "until": until}
-    return transactions_url(slot, **_given(words))
+    params = {"actor": actor or _UNKNOWN_ACTOR, "since": str(first or ""), "until": until}
+    return transactions_url(slot, **_without_empty(params))
 
 
-def _given(words: Mapping[str, str]) -> dict[str, str]:
-    return {name: word for name, word in words.items() if word}
+def _without_empty(params: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in params.items() if value}

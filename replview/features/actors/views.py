@@ -26,8 +26,8 @@ def actors(request: HttpRequest) -> HttpResponse:
     slot = view.slot
     today = timezone.now().astimezone(UTC).date()
     page = read_actors_page(slot, wanted_of(request.GET), today)
-    content = {"page": page, "slot": slot, "coverage": coverage_of(reading_session(), slot)}
-    return render(request, "actors/actors.html", content)
+    context = {"page": page, "slot": slot, "coverage": coverage_of(reading_session(), slot)}
+    return render(request, "actors/actors.html", context)
 
 
 @page(role=VIEWER, nav="actors")
@@ -38,14 +38,14 @@ def actor(request: HttpRequest) -> HttpResponse:
     if view is None:
         return _no_slot(request)
     slot = view.slot
-    wanted = wanted_of(request.GET)
+    query = wanted_of(request.GET)
     if "actor" not in request.GET:
-        return redirect(wanted.url(slot))
+        return redirect(query.url(slot))
     name = Params(request.GET).text("actor", 300, strip=False)
     today = timezone.now().astimezone(UTC).date()
     coverage = coverage_of(reading_session(), slot)
     since = coverage.recorded_since.astimezone(UTC).date() if coverage.recorded_since else None
-    page = read_actor_page(slot, name, wanted, today, since)
+    page = read_actor_page(slot, name, query, today, since)
     return render(request, "actors/actor.html", {"page": page, "slot": slot, "coverage": coverage})
 
 
