@@ -29,22 +29,22 @@ _COMPACTED_BYTES = 1 << 30
 _COMPACTED_BYTES_PER_SECOND = 32 << 20
 #: The place of each mark when nothing was left to compact up to it, or when compacting failed.
 _compacted: dict[int, int] = {}
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 #: Bytes beyond which the log starts again.
 _LOG_BYTES = 4 * 1024 * 1024
-_STOPPED = 3
+_STOPPED_STATUS = 3
 
 
 def work_off(stop: threading.Event) -> int:
     """Archive all slices that are due, compact some files, and return the number of slices."""
     done = 0
-    with archive.alone() as mine:
-        while mine and not stop.is_set():
+    with archive.alone() as locked:
+        while locked and not stop.is_set():
             step = archive.next_step()
             if step is None:
                 break
             done += carry_out(step, stop)
-        if mine and not stop.is_set():
+        if locked and not stop.is_set():
             compact(stop)
     return done
 
@@ -54,44 +54,46 @@ def compact(stop: threading.Event, *, all_of_it: bool = False) -> tuple[list[int
 
     Returns the number of files before and after, and the problem (empty: none).
     """
-    numbers = [0, 0]
+    file_counts = [0, 0]
     for mark in archive.marks():
         while all_of_it or _compacted.get(mark.pk) != mark.through_seq:
             try:
-                status, result = run_process(COMPACTING, _compacting(mark, fast=all_of_it), stop)
+                status, result = run_process(
+                    COMPACTING, _compaction_job(mark, fast=all_of_it), stop
+                )
             except OSError as error:
                 status, result = 1, {"problem": f"the job cannot be started: {error.strerror}"}
             if stop.is_set():
-                return numbers, ""
+                return file_counts, ""
             if status != 0:
                 _compacted[mark.pk] = mark.through_seq
                 problem = str(result.get("problem") or f"the job ended with status {status}")
                 remedy = str(result.get("remedy") or f"See {log_path()}")
                 archive.log(mark, f"Small files stay in the archive: {problem}.", remedy=remedy)
-                return numbers, problem
+                return file_counts, problem
             if not result["before"]:
                 _compacted[mark.pk] = mark.through_seq
                 break
             archive.grow(mark, int(result["grown"]))
-            numbers = [numbers[0] + result["before"], numbers[1] + result["after"]]
+            file_counts = [file_counts[0] + result["before"], file_counts[1] + result["after"]]
             if not all_of_it:
-                return numbers, ""
-    return numbers, ""
+                return file_counts, ""
+    return file_counts, ""
 
 
-def _compacting(mark: ArchiveMark, *, fast: bool) -> dict[str, object]:
-    of, incarnation = mark.incarnation.slot, mark.incarnation
-    chain = {"source": home_of(mark, of), "slot": of.name, "incarnation_id": incarnation.pk,
-             "incarnation": incarnation.number, "after_seq": 0,
-             "through_seq": mark.through_seq}  # fmt: skip
-    return {"slice": chain, "target": mark.target, "most_bytes": _COMPACTED_BYTES,
+def _compaction_job(mark: ArchiveMark, *, fast: bool) -> dict[str, object]:
+    slot, incarnation = mark.incarnation.slot, mark.incarnation
+    slice_ = {"source": home_of(mark, slot), "slot": slot.name, "incarnation_id": incarnation.pk,
+              "incarnation": incarnation.number, "after_seq": 0,
+              "through_seq": mark.through_seq}  # fmt: skip
+    return {"slice": slice_, "target": mark.target, "most_bytes": _COMPACTED_BYTES,
             "bytes_per_second": None if fast else _COMPACTED_BYTES_PER_SECOND}  # fmt: skip
 
 
 def carry_out(step: ArchiveStep, stop: threading.Event) -> bool:
     """Write one slice, compare its counts and move the mark; on failure the mark says why."""
     try:
-        status, result = _written(step, stop)
+        status, result = _write_slice(step, stop)
     except OSError as error:
         archive.fail(step, f"the job cannot be started: {error.strerror}", "See the data folder")
         return False
@@ -101,27 +103,29 @@ def carry_out(step: ArchiveStep, stop: threading.Event) -> bool:
         problem = str(result.get("problem") or f"the job ended with status {status}")
         archive.fail(step, problem, str(result.get("remedy") or f"See {log_path()}"))
         return False
-    through = int(result["through_seq"])
+    through_seq = int(result["through_seq"])
     changes = {(oid, operation): number for oid, operation, number in result["changes"]}
-    there = SliceCounts(int(result["transactions"]), changes)
-    here = archive.counts_of(step.incarnation_id, step.after_seq, through)
-    if short := archive.difference(here, there):
+    archived = SliceCounts(int(result["transactions"]), changes)
+    stored = archive.counts_of(step.incarnation_id, step.after_seq, through_seq)
+    if difference := archive.difference(stored, archived):
         remedy = ("Nothing was deleted. Delete the slice's manifest in _manifests, and it is "
                   "written again; if that does not help, report it")  # fmt: skip
-        archive.fail(step, f"{short} (commit_seq {step.after_seq + 1} to {through})", remedy)
+        archive.fail(
+            step, f"{difference} (commit_seq {step.after_seq + 1} to {through_seq})", remedy
+        )
         return False
-    moved = archive.move(step, through, there, int(result["bytes"]))
-    for folder, why in result.get("opened", ()) if moved else ():
-        archive.log(step, f"The archive goes on in a new folder, {folder}: {why}.")
+    moved = archive.move(step, through_seq, archived, int(result["bytes"]))
+    for folder, reason in result.get("opened", ()) if moved else ():
+        archive.log(step, f"The archive goes on in a new folder, {folder}: {reason}.")
     return moved
 
 
-def _written(step: ArchiveStep, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
+def _write_slice(step: ArchiveStep, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
     """Return the job's exit status and its result. Raises ``OSError``."""
-    left = [row.slice for row in abandoned(f"{step.source}/{step.slot}", step.target)]
+    abandoned_slices = [row.slice for row in abandoned(f"{step.source}/{step.slot}", step.target)]
     # Unlike for exports there is no default for Spark: the archive is written every few hours, and
     # should not start a JVM unasked.
-    order = {"slice": _slice(step), "target": step.target, "abandoned": left,
+    order = {"slice": _slice_json(step), "target": step.target, "abandoned": abandoned_slices,
              "spark": os.environ.get("REPLVIEW_SPARK") or None}  # fmt: skip
     return run_process(MODULE, order, stop)
 
@@ -147,12 +151,12 @@ def run_process(
             [str(order)], log=log_path(), module=module, environment=environment, output=results
         )
     try:
-        while (status := process.wait(_LOOK_SECONDS)) is None and not stop.is_set():
+        while (status := process.wait(_POLL_SECONDS)) is None and not stop.is_set():
             pass
     finally:
         process.end()
     if status is None:
-        return _STOPPED, {}
+        return _STOPPED_STATUS, {}
     try:
         result = orjson.loads(output.read_bytes())
     except orjson.JSONDecodeError:
@@ -165,10 +169,10 @@ def log_path() -> Path:
     return Path(settings.DATA_DIR) / "archive-logs" / "archive.log"
 
 
-def _slice(step: ArchiveStep) -> dict[str, object]:
+def _slice_json(step: ArchiveStep) -> dict[str, object]:
     """Return the slice in the form of ``parquet.slices.Slice``, without importing pyarrow."""
-    same = ("source", "slot", "incarnation_id", "after_seq", "through_seq")
-    return {"incarnation": step.number, **{name: getattr(step, name) for name in same}}
+    names = ("source", "slot", "incarnation_id", "after_seq", "through_seq")
+    return {"incarnation": step.number, **{name: getattr(step, name) for name in names}}
 
 
 #: A crash leaves files and an unmoved mark: the next run continues with the same ends.

@@ -22,16 +22,16 @@ def transaction(request: HttpRequest) -> HttpResponse:
         raise Http404("there is no such incarnation of the slot")
     seq = Params(request.GET).number("seq")
     if seq is None:
-        seq = _seq_of(request, slot, incarnation)
-    kept = Transaction.objects.filter(incarnation=incarnation, commit_seq=seq).first()
-    if kept is not None:
-        return redirect("transaction", kept.pk)
-    place = place_at(incarnation.pk, seq) if seq is not None else None
-    if place is None:
+        seq = _commit_seq_of(request, slot, incarnation)
+    stored = Transaction.objects.filter(incarnation=incarnation, commit_seq=seq).first()
+    if stored is not None:
+        return redirect("transaction", stored.pk)
+    position = place_at(incarnation.pk, seq) if seq is not None else None
+    if position is None:
         raise Http404("the archive has no such transaction")
-    words = request.GET.copy()
-    words.pop("after", None)
-    return archived_transaction(request, place, f"{request.path}?{words.urlencode(safe='/:')}")
+    params = request.GET.copy()
+    params.pop("after", None)
+    return archived_transaction(request, position, f"{request.path}?{params.urlencode(safe='/:')}")
 
 
 @page(GET, role=VIEWER, record=ROWS)
@@ -41,47 +41,53 @@ def row(request: HttpRequest) -> HttpResponse:
     start = read_start(slot, request.GET)
     if start.table is None or start.key is None:
         raise Http404("name a table and a key")
-    words = request.GET.copy()
-    words.pop("from", None)
-    address = f"{request.path}?{words.urlencode(safe='/:')}"
+    params = request.GET.copy()
+    params.pop("from", None)
+    address = f"{request.path}?{params.urlencode(safe='/:')}"
     relations = Relation.objects.filter(pk__in=start.table.relation_ids)
     oids = list(relations.values_list("oid", flat=True))
     page = read_row(slot, oids, start.key, request.GET, address)
-    content = {"slot": slot, "start": start, "page": page, "store_query": words.urlencode("/:")}
+    context = {"slot": slot, "start": start, "page": page, "store_query": params.urlencode("/:")}
     # A page that shows rows is recorded in the access record, a failure is not. Reading one
     # incarnation may succeed where another fails.
     failed = page.problem and not page.lines
-    return render(request, "archive/row.html", content, status=503 if failed else 200)
+    return render(request, "archive/row.html", context, status=503 if failed else 200)
 
 
 def _slot(request: HttpRequest) -> Slot:
     name = request.GET.get("slot", "")
-    source, _, slot = name.partition("/")
-    found = Slot.objects.select_related("source").filter(source__name=source, name=slot).first()
-    if found is None:
+    source_name, _, slot_name = name.partition("/")
+    slot = (
+        Slot.objects.select_related("source")
+        .filter(source__name=source_name, name=slot_name)
+        .first()
+    )
+    if slot is None:
         raise Http404(f"there is no slot {name!r}")
-    return found
+    return slot
 
 
-def _seq_of(request: HttpRequest, slot: Slot, incarnation: SlotIncarnation) -> int | None:
+def _commit_seq_of(request: HttpRequest, slot: Slot, incarnation: SlotIncarnation) -> int | None:
     """Return the commit_seq by LSN and time, from the store if it has it, else from the archive."""
     from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem
 
-    asked = Params(request.GET)
-    lsn, moment = asked.lsn("lsn"), asked.moment("time")
-    if lsn is None or (moment is None and asked.text("time")):
+    params = Params(request.GET)
+    lsn, moment = params.lsn("lsn"), params.moment("time")
+    if lsn is None or (moment is None and params.text("time")):
         return None
-    kept = Transaction.objects.filter(incarnation=incarnation, commit_time=moment, commit_lsn=lsn)
-    if moment is not None and (found := kept.first()) is not None:
-        return found.commit_seq
+    transactions = Transaction.objects.filter(
+        incarnation=incarnation, commit_time=moment, commit_lsn=lsn
+    )
+    if moment is not None and (match := transactions.first()) is not None:
+        return match.commit_seq
     mark = ArchiveMark.objects.filter(incarnation=incarnation, through_seq__gt=0).first()
     if mark is None:
         return None
     try:
-        read = ArchivedIncarnation.of(
+        archived = ArchivedIncarnation.of(
             mark.target, home_of(mark, slot), slot.name, incarnation.number
         )
-        return read.seq_at(int(lsn), moment)
+        return archived.seq_at(int(lsn), moment)
     except TargetProblem:
         return None
