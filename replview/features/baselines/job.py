@@ -23,7 +23,7 @@ from replview.store.models import Baseline
 log = logging.getLogger(__name__)
 
 #: Number of tables that one process reads at the same time, each from another source.
-_AT_ONCE = 2
+_CONCURRENT_BASELINES = 2
 
 
 def carry_out(row: Baseline, wakes: Publisher, stop: threading.Event) -> None:
@@ -32,29 +32,29 @@ def carry_out(row: Baseline, wakes: Publisher, stop: threading.Event) -> None:
     try:
         conninfo = full_conninfo(row.slot.source)
         with connect_store("replview baseline") as store:
-            done = read_baseline(row, store, conninfo, stop)
+            result = read_baseline(row, store, conninfo, stop)
     except BaselineStopped:
         rows.give_back(row)
     except BaselineLost:
         log.info("baseline %s: not ours any more", row.pk)
-    except SourceProblem as trouble:
-        if trouble.code == "internal":
-            cause = trouble.__cause__ if isinstance(trouble.__cause__, Exception) else trouble
+    except SourceProblem as problem:
+        if problem.code == "internal":
+            cause = problem.__cause__ if isinstance(problem.__cause__, Exception) else problem
             log.error("baseline %s: %s", row.pk, where_it_failed(cause))
-        _fail(row, trouble)
+        _fail(row, problem)
     except UNUSABLE as error:
         _fail(row, SourceProblem("bad_dsn", str(error), "Fix that, or change its credentials"))
     except (StoreFailed, psycopg.Error) as error:
         log.warning("baseline %s: the store failed (%s)", row.pk, error)
         rows.give_back(row)
     else:
-        wakes.wake(row.slot_id, row.incarnation_id, done.commit_seq)
+        wakes.wake(row.slot_id, row.incarnation_id, result.commit_seq)
         wakes.slot_changed(row.slot_id)
 
 
-def _fail(row: Baseline, trouble: SourceProblem) -> None:
-    log.warning("baseline %s: %s", row.pk, trouble.cause)
-    rows.fail(row, trouble.cause, trouble.remedy, problem_code=trouble.code)
+def _fail(row: Baseline, problem: SourceProblem) -> None:
+    log.warning("baseline %s: %s", row.pk, problem.cause)
+    rows.fail(row, problem.cause, problem.remedy, problem_code=problem.code)
 
 
 #: The job's entry for workers; the table of a lost worker is read again.
@@ -62,5 +62,5 @@ KIND = rows.served(
     name="baseline",
     claim=claim,
     run=lambda row, stop: carry_out(row, publisher(), stop),
-    at_once=_AT_ONCE,
+    at_once=_CONCURRENT_BASELINES,
 )

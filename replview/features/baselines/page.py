@@ -34,7 +34,7 @@ class BaselinesPage:
 
 def build_page(slot: Slot, form: BaselineForm) -> BaselinesPage:
     """Read the slot's baselines for a page with this form."""
-    rows = rows_of(_listed(slot))
+    rows = rows_of(_listed_baselines(slot))
     return BaselinesPage(
         slot=slot, rows=rows, form=form, sentence=sentence(slot, rows), refusal=refusal_of(slot)
     )
@@ -63,8 +63,8 @@ def refusal_of(slot: Slot) -> str:
     return ""
 
 
-def _listed(slot: Slot) -> list[Baseline]:
+def _listed_baselines(slot: Slot) -> list[Baseline]:
     """Return running and waiting baselines first, then the newest."""
-    found = list(Baseline.objects.filter(slot=slot).order_by("-id")[:SHOWN])
-    order = {Baseline.State.RUNNING: 0, Baseline.State.WAITING: 1}
-    return sorted(found, key=lambda row: order.get(Baseline.State(row.state), 2))
+    baselines = list(Baseline.objects.filter(slot=slot).order_by("-id")[:SHOWN])
+    rank = {Baseline.State.RUNNING: 0, Baseline.State.WAITING: 1}
+    return sorted(baselines, key=lambda baseline: rank.get(Baseline.State(baseline.state), 2))

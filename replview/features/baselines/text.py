@@ -80,9 +80,9 @@ class BaselineRow:
     @property
     def rate(self) -> str | None:
         """Return the rate, such as ``19,800 rows/s``; None before there is enough data."""
-        begun = self.reading_since
+        since = self.reading_since
         until = self.baseline.finished_at or timezone.now()
-        seconds = (until - begun).total_seconds() if begun else 0
+        seconds = (until - since).total_seconds() if since else 0
         waits = self.baseline.state == Baseline.State.WAITING
         if waits or seconds < 0.1 or not self.baseline.rows:
             return None
@@ -91,23 +91,27 @@ class BaselineRow:
     @property
     def unclaimed(self) -> bool:
         """Return whether the baseline was requested a while ago and no worker started it."""
-        waited = timezone.now() - self.baseline.requested_at
-        asked = self.baseline.state == Baseline.State.WAITING
-        return asked and waited > timedelta(seconds=UNCLAIMED_SECONDS)
+        age = timezone.now() - self.baseline.requested_at
+        waiting = self.baseline.state == Baseline.State.WAITING
+        return waiting and age > timedelta(seconds=UNCLAIMED_SECONDS)
 
     @property
     def took(self) -> str | None:
         """Return the duration, such as ``4 min 26 s``; None before the end."""
-        begun, ended = self.baseline.started_at, self.baseline.finished_at
-        return age_words(ended - begun) if begun and ended else None
+        started, finished = self.baseline.started_at, self.baseline.finished_at
+        return age_words(finished - started) if started and finished else None
 
 
 def rows_of(baselines: Iterable[Baseline]) -> list[BaselineRow]:
     """Return the baselines as rows; their rates exclude the wait for the snapshot."""
     listed = list(baselines)
-    wanted = [row.transaction_id for row in listed if row.transaction_id is not None]
-    begun = dict(Transaction.objects.filter(pk__in=wanted).values_list("pk", "received_at"))
-    return [BaselineRow(row, begun.get(row.transaction_id or 0)) for row in listed]
+    transaction_ids = [
+        baseline.transaction_id for baseline in listed if baseline.transaction_id is not None
+    ]
+    started = dict(
+        Transaction.objects.filter(pk__in=transaction_ids).values_list("pk", "received_at")
+    )
+    return [BaselineRow(baseline, started.get(baseline.transaction_id or 0)) for baseline in listed]
 
 
 def rate_words(rows_per_second: int) -> str:
@@ -121,8 +125,8 @@ def sentence(slot: Slot, rows: list[BaselineRow]) -> Sentence:
     waiting = [row for row in rows if row.baseline.state == Baseline.State.WAITING]
     done = {row.name for row in rows if row.baseline.state == Baseline.State.DONE}
     if reading:
-        more = f"; {plural(len(waiting), 'more table waits', 'more tables wait')}"
-        first, tail = reading[0], more if waiting else ""
+        waiting_text = f"; {plural(len(waiting), 'more table waits', 'more tables wait')}"
+        first, tail = reading[0], waiting_text if waiting else ""
         if first.baseline.lsn is None:
             cause = f"Its snapshot waits for the transactions that are open{tail}."
             return _sentence("unknown", f"Starting to read {first.name}.", cause)
@@ -154,8 +158,8 @@ def _waiting_sentence(slot: Slot, waiting: list[BaselineRow]) -> Sentence:
     return _sentence("unknown", title, "It starts within seconds.")
 
 
-def _sentence(level: str, title: str, cause: str = "", following: str = "") -> Sentence:
-    return Sentence(level=level, title=title, cause=cause, next=following)
+def _sentence(level: str, title: str, cause: str = "", next_step: str = "") -> Sentence:
+    return Sentence(level=level, title=title, cause=cause, next=next_step)
 
 
 @dataclass(frozen=True, slots=True)

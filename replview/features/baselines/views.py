@@ -27,7 +27,7 @@ def baselines(request: HttpRequest, source_name: str, slot_name: str) -> HttpRes
     scope_to(request, slot)
     status = 200
     if request.method == "POST":
-        if _do(request, slot, form):
+        if _request_baselines(request, slot, form):
             return HttpResponseRedirect(reverse("baselines", args=[source_name, slot_name]))
         status = 422
     htmx = request.headers.get("HX-Request") == "true"
@@ -35,16 +35,16 @@ def baselines(request: HttpRequest, source_name: str, slot_name: str) -> HttpRes
     return render(request, template, {"page": build_page(slot, form)}, status=status)
 
 
-def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
+def _request_baselines(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
     """Carry out the request; return False with ``form.error`` if it is refused."""
-    sent = request.POST
-    if (action := sent.get("action")) in ("cancel", "retry"):
-        return _end_or_retry(slot, form, action, Params(sent).number("baseline"))
+    data = request.POST
+    if (action := data.get("action")) in ("cancel", "retry"):
+        return _end_or_retry(slot, form, action, Params(data).number("baseline"))
     form.error = refusal_of(slot)
     if form.error:
         return False
-    form.chosen = set(sent.getlist("table")[:MOST_TABLES])
-    form.rate = next((rate for rate in RATES if str(rate) == sent.get("rate")), -1)
+    form.chosen = set(data.getlist("table")[:MOST_TABLES])
+    form.rate = next((rate for rate in RATES if str(rate) == data.get("rate")), -1)
     chosen = [t for t in form.tables if is_chosen(form.chosen, t["schema"], t["table"])]
     if not chosen:
         form.error = "Choose at least one table"
@@ -52,7 +52,7 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
     if form.rate < 0:
         form.error, form.rate = "Choose one of the rates", RATES[1]
         return False
-    form.error = _withheld(slot, [(table["schema"], table["table"]) for table in chosen])
+    form.error = _withheld_text(slot, [(table["schema"], table["table"]) for table in chosen])
     if form.error:
         return False
     by, rate = request.user.get_username(), form.rate or None
@@ -61,19 +61,21 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
     return True
 
 
-def _end_or_retry(slot: Slot, form: BaselineForm, action: str, number: int | None) -> bool:
+def _end_or_retry(slot: Slot, form: BaselineForm, action: str, baseline_id: int | None) -> bool:
     """Cancel a baseline, or request it again; return False after setting ``form.error``."""
-    for found in Baseline.objects.filter(slot=slot, pk=number or 0).select_related("slot__source"):
-        form.error = _withheld(slot, [(found.schema, found.table)])
+    for baseline in Baseline.objects.filter(slot=slot, pk=baseline_id or 0).select_related(
+        "slot__source"
+    ):
+        form.error = _withheld_text(slot, [(baseline.schema, baseline.table)])
         if form.error:
             return False
-        if (store.rows.cancel if action == "cancel" else store.retry)(found.pk):
-            store.note_act(found, "cancelled" if action == "cancel" else "asked for again")
+        if (store.rows.cancel if action == "cancel" else store.retry)(baseline.pk):
+            store.note_act(baseline, "cancelled" if action == "cancel" else "asked for again")
     return True
 
 
-def _withheld(slot: Slot, names: Iterable[tuple[str, str]]) -> str:
+def _withheld_text(slot: Slot, names: Iterable[tuple[str, str]]) -> str:
     """Return why the account may not use these tables; empty: it may."""
     visibility = current_visibility()
-    hidden = [".".join(one) for one in names if visibility.hides_table(slot.source_id, *one)]
+    hidden = [".".join(name) for name in names if visibility.hides_table(slot.source_id, *name)]
     return f"You have no right on {some_of(hidden)}" if hidden else ""
