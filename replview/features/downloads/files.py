@@ -36,7 +36,7 @@ FORMATS = {
 #: Bytes of a piece of a file.
 _PIECE_BYTES = 64 * 1024
 #: Changes whose before images are read at once.
-_AT_ONCE = 500
+_CHANGES_AT_ONCE = 500
 
 
 @dataclass(slots=True)
@@ -52,24 +52,24 @@ class Limited:
     unknown: int = 0
 
     def __iter__(self) -> Iterator[list[tuple[TransactionRow, ChangeRow]]]:
-        left, later = self.limit, 0
-        for some, unknown in self.found:
-            mine = within((some, unknown), left)
-            self.unknown += mine
-            if left:
-                yield some[:left]
-            self.cut = len(some) > left
+        remaining, unknown_later = self.limit, 0
+        for matched, unknown in self.found:
+            counted = within((matched, unknown), remaining)
+            self.unknown += counted
+            if remaining:
+                yield matched[:remaining]
+            self.cut = len(matched) > remaining
             if self.cut:
                 return
-            left -= len(some)
-            later += len(unknown) - mine
-        self.unknown += later
+            remaining -= len(matched)
+            unknown_later += len(unknown) - counted
+        self.unknown += unknown_later
 
     @property
     def notes(self) -> dict[str, str]:
         """Return sentences for the reader of the file: ``cut`` and ``undecided``."""
-        more = "there are more: narrow the view, or use the command 'replview changes'"
-        cut = {"cut": f"cut after {self.limit:,} changes, {more}"} if self.cut else {}
+        remedy = "there are more: narrow the view, or use the command 'replview changes'"
+        cut = {"cut": f"cut after {self.limit:,} changes, {remedy}"} if self.cut else {}
         return cut | ({"undecided": undecided_words(self.unknown)} if self.unknown else {})
 
 
@@ -82,10 +82,10 @@ def line_pieces(selection: Selection, form: str, limit: int = MOST_CHANGES) -> I
     writer = RecordWriter(reading_session(), selection.wanted.slot)
     if form == "csv":
         yield csv_lines([COLUMNS])
-    for some in limited:
-        yield lines_of(map(writer.record, some), form)
-    for about, words in limited.notes.items():
-        yield csv_lines([[f"# {words}"]]) if form == "csv" else lines_of([{about: words}], form)
+    for changes in limited:
+        yield lines_of(map(writer.record, changes), form)
+    for name, text in limited.notes.items():
+        yield csv_lines([[f"# {text}"]]) if form == "csv" else lines_of([{name: text}], form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,11 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
     typed = TypedRecords(folder)
     records = RecordWriter(reading_session(), selection.wanted.slot)
     try:
-        found = chain.from_iterable(limited)
-        while some := list(islice(found, _AT_ONCE)):
-            updates = [change for _, change in some if change.op == "U"]
+        changes = chain.from_iterable(limited)
+        while batch := list(islice(changes, _CHANGES_AT_ONCE)):
+            updates = [change for _, change in batch if change.op == "U"]
             before = before_images(reading_session(), updates)
-            for row, change in some:
+            for row, change in batch:
                 image = before.get((change.transaction_id, change.seq))
                 record = records.record((row, change))
                 transaction = transaction_record(row, record["incarnation"])
@@ -166,12 +166,12 @@ def file_pieces(path: Path, folder: "tempfile.TemporaryDirectory[str]") -> Itera
 
 def file_name(selection: Selection, ending: str, now: str) -> str:
     """Return a name such as ``shop-replview-public.orders-20261120T075712Z.jsonl``."""
-    asked = selection.wanted
-    parts = str(asked.slot).rsplit("/", 1)
-    parts += asked.filter.tables[:3] if asked.filter.tables else ()
-    if asked.transaction_id is not None:
-        parts.append(f"transaction-{asked.transaction_id}")
+    changes_filter = selection.wanted
+    parts = str(changes_filter.slot).rsplit("/", 1)
+    parts += changes_filter.filter.tables[:3] if changes_filter.filter.tables else ()
+    if changes_filter.transaction_id is not None:
+        parts.append(f"transaction-{changes_filter.transaction_id}")
     parts += [f"{name}-{value}"[:40] for name, value in (selection.key or {}).items()][:3]
     parts += ["changes", now] if len(parts) == 2 else [now]
-    plain = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", part) for part in parts)
-    return f"{plain[:180]}.{ending}"
+    stem = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", part) for part in parts)
+    return f"{stem[:180]}.{ending}"

@@ -84,9 +84,9 @@ class TypedRecords:
         ``transaction`` is the record for the transactions file. ``whole_old`` says that the server
         sent the whole old row; ``derived`` is the before image of an update, from the record.
         """
-        place = (record["incarnation"], record["commit_seq"])
-        if place != self._last_transaction:
-            self._last_transaction = place
+        position = (record["incarnation"], record["commit_seq"])
+        if position != self._last_transaction:
+            self._last_transaction = position
             _spool_line(self._transaction_spool, transaction or record)
         if record["op"] in ("truncate", "message"):
             self.events += 1
@@ -105,12 +105,12 @@ class TypedRecords:
 
     def files(self) -> Iterator[TypedFile]:
         """Yield the files of the tables, then those of transactions and events."""
-        taken: set[str] = set()
+        names: set[str] = set()
         for oid, table in self._tables.items():
-            name = f"{_encoded(table.schema)}.{_encoded(table.table)}"
+            name = f"{_encode_name(table.schema)}.{_encode_name(table.table)}"
             # The table was dropped and created again within the records.
-            name = f"{name}-{oid}" if name in taken else name
-            taken.add(name)
+            name = f"{name}-{oid}" if name in names else name
+            names.add(name)
             versions = sorted(table.versions)
             columns = slice_columns([table.versions[number] for number in reversed(versions)])
             schema = table_schema(columns, table_text(table.schema, table.table), versions)
@@ -120,7 +120,7 @@ class TypedRecords:
             ("_transactions", TRANSACTIONS, self._transaction_spool),
             ("_events", EVENTS, self._event_spool),
         ):
-            batches = map(partial(_plain, schema=schema), _batches(spool))
+            batches = map(partial(_plain_batch, schema=schema), _batches(spool))
             yield TypedFile(f"{name}.parquet", schema, batches)
 
     @property
@@ -138,7 +138,7 @@ class TypedRecords:
         return tempfile.TemporaryFile(dir=self._folder)
 
 
-def _encoded(name: str) -> str:
+def _encode_name(name: str) -> str:
     """Return the name as part of a file name, free of what file systems or Spark interpret."""
     return quote(name, safe="").replace(".", "%2E")
 
@@ -192,11 +192,11 @@ def _table_batch(
     for column in columns:
         converted = convert([row.values.get(column.source_name) for row in rows], column.arrow)
         arrays.append(converted.array)
-        for place, text in converted.raw.items():
-            raws[place][column.source_name] = text
-    own: dict[str, list[Any]] = {
+        for index, text in converted.raw.items():
+            raws[index][column.source_name] = text
+    metadata: dict[str, list[Any]] = {
         "_change_type": [row.change_type for row in rows],
-        "_commit_version": [_number(row.record["commit_lsn"]) for row in rows],
+        "_commit_version": [_lsn_number(row.record["commit_lsn"]) for row in rows],
         "_commit_timestamp": [row.record["commit_time"] for row in rows],
         "_relation_version": [row.record["version"] for row in rows],
         "_derived": [row.derived for row in rows],
@@ -204,18 +204,18 @@ def _table_batch(
         "_pg_raw": [list(raw.items()) for raw in raws],
     }
     names = ("lsn", "xid", "commit_seq", "seq", "actor")
-    own |= {f"_{name}": [row.record[name] for row in rows] for name in names}
-    arrays += [_array(own[item.name], item) for item in list(schema)[len(columns) :]]
+    metadata |= {f"_{name}": [row.record[name] for row in rows] for name in names}
+    arrays += [_array(metadata[item.name], item) for item in list(schema)[len(columns) :]]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _plain(lines: list[JsonRecord], schema: pa.Schema) -> pa.RecordBatch:
+def _plain_batch(lines: list[JsonRecord], schema: pa.Schema) -> pa.RecordBatch:
     """Return transactions or events as a batch, their fields by name."""
     arrays = []
     for item in schema:
         values = [line.get(item.name) for line in lines]
         if item.name == "_commit_version":
-            values = [_number(line["commit_lsn"]) for line in lines]
+            values = [_lsn_number(line["commit_lsn"]) for line in lines]
         elif item.name == "context":
             values = [None if value is None else orjson.dumps(value).decode() for value in values]
         arrays.append(_array(values, item))
@@ -228,5 +228,5 @@ def _array(values: list[Any], item: pa.Field) -> pa.Array:
     return pa.array(values, item.type)
 
 
-def _number(lsn: str | None) -> int | None:
+def _lsn_number(lsn: str | None) -> int | None:
     return None if lsn is None else int(LSN.parse(lsn))

@@ -36,36 +36,36 @@ class RefusedPage:
 @page(GET, role=OPERATOR, record=(Action.DOWNLOADED, Action.SEARCHED))
 def download(request: HttpRequest) -> HttpResponseBase:
     """Stream the changes of a view as a file, by its parameters and ``format``."""
-    words = {name: ",".join(request.GET.getlist(name)) for name in request.GET}
-    slot = slot_asked_for(words.get("slot", ""))
+    params = {name: ",".join(request.GET.getlist(name)) for name in request.GET}
+    slot = slot_asked_for(params.get("slot", ""))
     if slot is None:
-        return _refused(request, RefusedPage(why="there is no such slot"))
-    form = words.get("format", "jsonl")
+        return _render_refusal(request, RefusedPage(why="there is no such slot"))
+    form = params.get("format", "jsonl")
     if form not in files.FORMATS:
-        why = f"there is no format of that name; there are {', '.join(files.FORMATS)}"
-        return _refused(request, RefusedPage(why=why))
-    selection = Selection.from_words(reading_session(), slot, words)
+        reason = f"there is no format of that name; there are {', '.join(files.FORMATS)}"
+        return _render_refusal(request, RefusedPage(why=reason))
+    selection = Selection.from_words(reading_session(), slot, params)
     if selection.trouble:
-        return _refused(request, RefusedPage(why=selection.trouble))
+        return _render_refusal(request, RefusedPage(why=selection.trouble))
     try:
         # Check the conditions before anything is sent.
         check_where(reading_session(), selection.wanted)
     except WhereProblem as error:
-        return _refused(request, RefusedPage(why=str(error)))
+        return _render_refusal(request, RefusedPage(why=str(error)))
     counted = selection.more_than(reading_session(), files.MOST_CHANGES)
     if counted is not None:
-        return _refused(request, RefusedPage(counted=counted, most=files.MOST_CHANGES))
+        return _render_refusal(request, RefusedPage(counted=counted, most=files.MOST_CHANGES))
     searched_changes(selection.wanted)
     note(Action.DOWNLOADED, subject=f"changes of {slot}", source_id=slot.source_id,
          tables=selection.wanted.filter.tables, details={"format": form})  # fmt: skip
-    return _answer(request, selection, form)
+    return _file_response(request, selection, form)
 
 
-def _refused(request: HttpRequest, page: RefusedPage) -> HttpResponse:
+def _render_refusal(request: HttpRequest, page: RefusedPage) -> HttpResponse:
     return render(request, "find/refused.html", {"page": page}, status=422)
 
 
-def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpResponseBase:
+def _file_response(request: HttpRequest, selection: Selection, form: str) -> HttpResponseBase:
     content_type, ending = files.FORMATS[form]
     notes: dict[str, str] = {}
     if form == "parquet":
@@ -81,13 +81,13 @@ def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpRespon
             content_type, ending = "application/zip", "parquet.zip"
     else:
         pieces = files.line_pieces(selection, form)
-    answer = stream(request, pieces, content_type)
+    response = stream(request, pieces, content_type)
     name = files.file_name(selection, ending, f"{timezone.now():%Y%m%dT%H%M%SZ}")
-    answer["Content-Disposition"] = content_disposition_header(True, name)
-    answer["Cache-Control"] = "no-store"
-    answer["X-Content-Type-Options"] = "nosniff"
+    response["Content-Disposition"] = content_disposition_header(True, name)
+    response["Cache-Control"] = "no-store"
+    response["X-Content-Type-Options"] = "nosniff"
     if "cut" in notes:
-        answer["X-Replview-Cut"] = f"after {files.MOST_CHANGES} changes"
+        response["X-Replview-Cut"] = f"after {files.MOST_CHANGES} changes"
     if "undecided" in notes:
-        answer["X-Replview-Undecided"] = notes["undecided"]
-    return answer
+        response["X-Replview-Undecided"] = notes["undecided"]
+    return response
