@@ -31,8 +31,8 @@ PAGE_ROWS = 50
 BUDGET_SECONDS = 0.6
 _TABLES_LIMIT = 500
 #: Columns that a line's sentence names, and characters of a value in it.
-_MOST_MOVED = 3
-_VALUE = 48
+_MOVED_SHOWN = 3
+_VALUE_CHARACTERS = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +128,20 @@ class FindPage:
         """Return whether an empty result proves that there is no such change."""
         if self.coverage is None or self.found is None or not self.found.complete:
             return False
-        asked = self.wanted.filter
-        return self.coverage.says_no_change(asked.since_at, asked.until_at)
+        filter_ = self.wanted.filter
+        return self.coverage.says_no_change(filter_.since_at, filter_.until_at)
 
     def operations(self) -> list[dict[str, Any]]:
         """Return the operations, each with the address that adds or removes it."""
-        now = self.wanted.filter.ops
-        offered = []
+        selected = self.wanted.filter.ops
+        choices = []
         for letter, name in OPERATIONS_MANY.items():
-            on = letter in now
+            is_selected = letter in selected
             # If all operations are on, choosing one leaves it alone.
-            without = letter if now == "IUDTMS" else now.replace(letter, "")
-            url = self._url(ops=without if on else now + letter)
-            offered.append({"letter": letter, "name": name, "on": on, "url": url})
-        return offered
+            without = letter if selected == "IUDTMS" else selected.replace(letter, "")
+            url = self._url(ops=without if is_selected else selected + letter)
+            choices.append({"letter": letter, "name": name, "on": is_selected, "url": url})
+        return choices
 
     def examples(self) -> list[tuple[str, str, str]]:
         """Return ``[(condition, its meaning, address)]`` for columns that the table has."""
@@ -159,120 +159,122 @@ class FindPage:
             (f"{quoted} ~ pa", "contains, ignoring case"),
             (f"{quoted} is null", "SQL NULL"),
         )
-        return [(text, words, self._url(where=text)) for text, words in texts]
+        return [(text, meaning, self._url(where=text)) for text, meaning in texts]
 
     def _url(self, **changes: str) -> str:
-        words = {**self.words, **changes}
-        slot = words.pop("slot", str(self.slot))
-        return find_url(slot, **{name: word for name, word in words.items() if word})
+        params = {**self.words, **changes}
+        slot = params.pop("slot", str(self.slot))
+        return find_url(slot, **{name: value for name, value in params.items() if value})
 
 
 def read_page(query: QueryDict, slot: Slot) -> FindPage:
     """Return the page for an address; what is not understood becomes its ``trouble``."""
-    given = {name: ",".join(query.getlist(name)) for name in query}
-    wanted = WantedChanges.from_words(slot, given)
-    words = wanted.words()
-    if "tables" in words:
-        words["table"] = words.pop("tables")
+    params = {name: ",".join(query.getlist(name)) for name in query}
+    search = WantedChanges.from_words(slot, params)
+    page_params = search.words()
+    if "tables" in page_params:
+        page_params["table"] = page_params.pop("tables")
     page = FindPage(
         slot=slot,
-        wanted=wanted,
-        words=words,
+        wanted=search,
+        words=page_params,
         tables=_tables(slot),
-        columns=columns_in(wanted.shapes(reading_session())) if wanted.filter.tables else [],
-        trouble=wanted.trouble or unknown_words(reading_session(), wanted.filter.tables, str(slot)),
+        columns=columns_in(search.shapes(reading_session())) if search.filter.tables else [],
+        trouble=search.trouble or unknown_words(reading_session(), search.filter.tables, str(slot)),
     )
-    if given.get("where") and not wanted.where:
+    if params.get("where") and not search.where:
         # A condition that was not understood stays in its field.
-        page.words["where"] = given["where"][:2000]
-    if wanted.where and not wanted.filter.tables and not wanted.filter.since:
+        page.words["where"] = params["where"][:2000]
+    if search.where and not search.filter.tables and not search.filter.since:
         page.trouble = page.trouble or (
             "searching all tables needs a time range: choose a table, or set Since"
         )
     if page.trouble:
         return page
-    cursor = ScanPosition.parse(given.get("cursor", ""))
+    cursor = ScanPosition.parse(params.get("cursor", ""))
     page.further = cursor is not None
     started = time.monotonic()
     try:
         page.found = find_changes(
-            reading_session(), wanted, cursor=cursor, limit=PAGE_ROWS,
+            reading_session(), search, cursor=cursor, limit=PAGE_ROWS,
             budget_seconds=BUDGET_SECONDS,
         )  # fmt: skip
     except WhereProblem as error:
         page.trouble = str(error)
         return page
     page.took_ms = round((time.monotonic() - started) * 1000)
-    page.lines = _lines(page.found, wanted)
-    page.coverage = _coverage(wanted)
+    page.lines = _lines(page.found, search)
+    page.coverage = _coverage(search)
     return page
 
 
-def _coverage(wanted: WantedChanges) -> Coverage:
-    asked = wanted.filter
+def _coverage(search: WantedChanges) -> Coverage:
+    filter_ = search.filter
     return coverage_of(
         reading_session(),
-        wanted.slot,
-        table=wanted.table(reading_session()),
-        since=asked.since_at,
-        until=asked.until_at,
+        search.slot,
+        table=search.table(reading_session()),
+        since=filter_.since_at,
+        until=filter_.until_at,
     )
 
 
 def _tables(slot: Slot) -> list[str]:
     relations = Relation.objects.filter(slot=slot).order_by("schema", "table")
     names = relations.values_list("schema", "table")[:_TABLES_LIMIT]
-    return list(dict.fromkeys(table_text(*each) for each in names))
+    return list(dict.fromkeys(table_text(*name) for name in names))
 
 
 def columns_in(shapes: Sequence[VersionShape]) -> list[tuple[str, str]]:
     """Return names and types of the columns, those of the newest shape first."""
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     for shape in sorted(shapes, key=lambda shape: (shape.relation_id, shape.number), reverse=True):
         for column in shape.columns:
-            found.setdefault(str(column["name"]), str(column.get("type") or ""))
-    return list(found.items())
+            types.setdefault(str(column["name"]), str(column.get("type") or ""))
+    return list(types.items())
 
 
-def _lines(found: FoundChanges, wanted: WantedChanges) -> list[FoundLine]:
-    blocks = blocks_of([change for _, change in found.rows], before=_before(found, wanted))
+def _lines(result: FoundChanges, search: WantedChanges) -> list[FoundLine]:
+    blocks = blocks_of([change for _, change in result.rows], before=_before_images(result, search))
     return [
         FoundLine(
             row=row,
             change=change,
             block=block,
-            slot=str(wanted.slot),
-            moved=(moved := _moved(block, wanted.where.columns))[:_MOST_MOVED],
-            more=max(len(moved) - _MOST_MOVED, 0),
+            slot=str(search.slot),
+            moved=(moved := _moved_columns(block, search.where.columns))[:_MOVED_SHOWN],
+            more=max(len(moved) - _MOVED_SHOWN, 0),
         )
-        for (row, change), block in zip(found.rows, blocks, strict=True)
+        for (row, change), block in zip(result.rows, blocks, strict=True)
     ]
 
 
-def _before(found: FoundChanges, wanted: WantedChanges) -> dict[tuple[int, int], BeforeImage]:
+def _before_images(
+    result: FoundChanges, search: WantedChanges
+) -> dict[tuple[int, int], BeforeImage]:
     """Return the before images that the search read, and those of the other changes.
 
     Without any condition the newest changes are only listed, and no others are read.
     """
-    known = {at: before for at, before in found.before.items() if before is not None}
-    if wanted.words().keys() <= {"slot"}:
-        return known
-    changes = [change for _, change in found.rows]
-    rest = [c for c in changes if (c.transaction_id, c.seq) not in found.before]
-    return known | before_images(reading_session(), rest, found.shared)
+    images = {position: image for position, image in result.before.items() if image is not None}
+    if search.words().keys() <= {"slot"}:
+        return images
+    changes = [change for _, change in result.rows]
+    rest = [c for c in changes if (c.transaction_id, c.seq) not in result.before]
+    return images | before_images(reading_session(), rest, result.shared)
 
 
-def _moved(block: Block, columns: Sequence[str]) -> list[Moved]:
+def _moved_columns(block: Block, columns: Sequence[str]) -> list[Moved]:
     """Return the columns that differ, those of the condition first."""
     lines = [line for line in block.lines if not line.key or block.op != "U"]
-    asked = [line for line in (*block.lines, *block.folded) if line.name in columns]
-    chosen = list({line.name: line for line in (*asked, *lines)}.values())
+    searched = [line for line in (*block.lines, *block.folded) if line.name in columns]
+    chosen = list({line.name: line for line in (*searched, *lines)}.values())
     if block.op != "U":
         chosen = [line for line in chosen if not line.key or line.name in columns]
-    return [Moved(line.name, _short(line.before), _short(line.after)) for line in chosen]
+    return [Moved(line.name, _shorten(line.before), _shorten(line.after)) for line in chosen]
 
 
-def _short(cell: Cell | None) -> Cell | None:
-    if cell is None or len(cell.text) <= _VALUE:
+def _shorten(cell: Cell | None) -> Cell | None:
+    if cell is None or len(cell.text) <= _VALUE_CHARACTERS:
         return cell
-    return Cell(cell.text[:_VALUE] + "…", cell.kind, derived=cell.derived)
+    return Cell(cell.text[:_VALUE_CHARACTERS] + "…", cell.kind, derived=cell.derived)

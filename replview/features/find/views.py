@@ -24,12 +24,12 @@ def find(request: HttpRequest) -> HttpResponse:
     """Show the form and the changes that match; every search is a link."""
     slot = slot_of(request)
     if slot is None:
-        does = "finds changes by the values they wrote"
-        return no_record(request, "Find", "No slot to search.", does)
+        purpose = "finds changes by the values they wrote"
+        return no_record(request, "Find", "No slot to search.", purpose)
     page = read_page(request.GET, slot)
     searched_changes(page.wanted)
-    content = {"page": page, "slot": slot, "saved": saved_filters(request, "find")}
-    return render(request, "find/find.html", content)
+    context = {"page": page, "slot": slot, "saved": saved_filters(request, "find")}
+    return render(request, "find/find.html", context)
 
 
 @page(GET, role=VIEWER)
