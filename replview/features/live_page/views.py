@@ -77,14 +77,14 @@ def send(request: HttpRequest, slot_id: int) -> JsonResponse:
     try:
         lsn = send_test_message(full_conninfo(slot.source), request.user.get_username())
     except SourceProblem as error:
-        return _trouble(error.cause, error.remedy)
+        return _problem_response(error.cause, error.remedy)
     except UNUSABLE as error:
-        return _trouble(str(error), "")
+        return _problem_response(str(error), "")
     note(Action.CHANGED_SOURCE, subject="a test message was sent", source_id=slot.source_id)
     return JsonResponse({"lsn": lsn})
 
 
-def _trouble(cause: str, remedy: str) -> JsonResponse:
+def _problem_response(cause: str, remedy: str) -> JsonResponse:
     parts = split_remedy(remedy)
-    words = {"cause": cause, "before": parts.before, "run": parts.run, "after": parts.after}
-    return JsonResponse(words, status=502)
+    document = {"cause": cause, "before": parts.before, "run": parts.run, "after": parts.after}
+    return JsonResponse(document, status=502)
