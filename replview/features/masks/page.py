@@ -12,8 +12,8 @@ from replview.ui.sentence import Sentence
 _TABLES_SHOWN = 20
 _COLUMNS_SHOWN = 12
 #: Parameter of ``unsaved_rule`` by form field.
-_BOXES = {"source": "source", "table": "table", "column": "column", "type": "type_name",
-          "when": "when", "note": "note"}  # fmt: skip
+_RULE_PARAMETERS = {"source": "source", "table": "table", "column": "column", "type": "type_name",
+                    "when": "when", "note": "note"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +59,23 @@ class RuleView:
 
 def rule_view(rule: MaskRule) -> RuleView:
     """Build the view of a rule from the recorded tables that it matches."""
-    found = mask_making.matched_by(mask_making.as_rule(rule))
-    shown = [_table(one) for one in found[:_TABLES_SHOWN]]
-    keys = [f"{one.schema}.{one.table}.{name}" for one in found for name in one.keys]
+    matches = mask_making.matched_by(mask_making.as_rule(rule))
+    tables = [_matched_table(match) for match in matches[:_TABLES_SHOWN]]
+    keys = [f"{match.schema}.{match.table}.{name}" for match in matches for name in match.keys]
     return RuleView(
         rule=rule,
-        tables=shown,
-        more_tables=max(len(found) - _TABLES_SHOWN, 0),
-        columns=sum(len(one.columns) for one in found),
+        tables=tables,
+        more_tables=max(len(matches) - _TABLES_SHOWN, 0),
+        columns=sum(len(match.columns) for match in matches),
         keys=list(dict.fromkeys(keys)),
     )
 
 
-def _table(found: mask_making.Matched) -> MatchedTable:
+def _matched_table(match: mask_making.Matched) -> MatchedTable:
     columns = [
-        (name, kind or "unknown", name in found.keys) for name, kind in found.columns.items()
+        (name, kind or "unknown", name in match.keys) for name, kind in match.columns.items()
     ]
-    return MatchedTable(found, columns[:_COLUMNS_SHOWN], max(len(columns) - _COLUMNS_SHOWN, 0))
+    return MatchedTable(match, columns[:_COLUMNS_SHOWN], max(len(columns) - _COLUMNS_SHOWN, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,14 +99,14 @@ def build_masks_page(
 ) -> MasksPage:
     """Read the mask rules, and preview the rule in the form if the form has no error."""
     rules = [rule_view(rule) for rule in mask_making.all_rules()]
-    values = {box: typed.get(box, "")[:200] for box in _BOXES}
+    values = {form_field: typed.get(form_field, "")[:200] for form_field in _RULE_PARAMETERS}
     values["when"] = values["when"] or MaskRule.When.INGEST
     preview = None
-    if error is None and any(typed.get(box) for box in ("table", "column", "type")):
+    if error is None and any(typed.get(form_field) for form_field in ("table", "column", "type")):
         try:
             preview = rule_view(typed_rule(typed, by=by))
-        except mask_making.MaskProblem as refused:
-            error = refused
+        except mask_making.MaskProblem as problem:
+            error = problem
     return MasksPage(
         rules=rules,
         sentence=_sentence(rules),
@@ -119,9 +119,9 @@ def build_masks_page(
 
 def typed_rule(typed: Mapping[str, str], *, by: str) -> MaskRule:
     """Build an unsaved rule from form values. Raises ``MaskProblem``."""
-    words = {name: typed.get(box, "") for box, name in _BOXES.items()}
-    words["when"] = words["when"] or MaskRule.When.INGEST
-    return mask_making.unsaved_rule(**words, by=by)
+    params = {param: typed.get(form_field, "") for form_field, param in _RULE_PARAMETERS.items()}
+    params["when"] = params["when"] or MaskRule.When.INGEST
+    return mask_making.unsaved_rule(**params, by=by)
 
 
 def _sentence(rules: list[RuleView]) -> Sentence:
