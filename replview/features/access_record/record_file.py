@@ -9,8 +9,8 @@ from replview.store.models import AccessRecord
 from replview.ui.streaming import csv_pieces
 
 _PIECE_BYTES = 64 * 1024
-_COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page", "subject",
-            "source", "tables", "details")  # fmt: skip
+_CSV_COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page", "subject",
+                "source", "tables", "details")  # fmt: skip
 
 
 def json_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
@@ -30,9 +30,9 @@ def csv_lines(records: Iterable[AccessRecord]) -> Iterator[bytes]:
 
 
 def _rows(records: Iterable[AccessRecord]) -> Iterator[Sequence[object]]:
-    yield _COLUMNS
+    yield _CSV_COLUMNS
     for record in records:
         facts = record_json(record)
         facts["tables"] = " ".join(facts["tables"])
         facts["details"] = orjson.dumps(facts["details"]).decode()
-        yield [facts[name] for name in _COLUMNS]
+        yield [facts[name] for name in _CSV_COLUMNS]

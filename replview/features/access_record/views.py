@@ -12,7 +12,7 @@ from replview.features.access_record.record_file import csv_lines, json_pieces
 from replview.store.write.access_record import Action, is_new, note
 from replview.ui.streaming import stream
 
-_FILES = {
+_FILE_FORMATS = {
     "csv": (csv_lines, "text/csv; charset=utf-8"),
     "jsonl": (json_pieces, "application/jsonl; charset=utf-8"),
 }
@@ -33,9 +33,9 @@ def as_file(request: HttpRequest) -> HttpResponseBase:
     """Download the filtered record as CSV or JSON lines."""
     query = wanted_of(request.GET)
     form = request.GET.get("format", "csv")
-    form = form if form in _FILES else "csv"
+    form = form if form in _FILE_FORMATS else "csv"
     note(Action.EXPORTED, subject="the access record", details={**query.words(), "format": form})
-    write, content_type = _FILES[form]
+    write, content_type = _FILE_FORMATS[form]
     response = stream(request, write(walk(query.filter)), content_type)
     name = f"replview-access-{timezone.now():%Y%m%dT%H%M%SZ}.{form}"
     response["Content-Disposition"] = content_disposition_header(True, name)

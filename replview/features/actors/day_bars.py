@@ -60,12 +60,12 @@ def day_bars(
     count = (last_day - begin).days + 1
     step = width / count
     shown = [day for day in days if begin <= day.day <= last_day]
-    peak = max((_size(day) for day in shown), default=0)
+    peak = max((_change_count(day) for day in shown), default=0)
     gap = 1 if step >= 4 else 0.5
     bars = []
     for day in shown:
         # Keep the smallest bar visible.
-        bar_height = max(1.5, (height - 1) * _size(day) / max(peak, 1))
+        bar_height = max(1.5, (height - 1) * _change_count(day) / max(peak, 1))
         box = ((day.day - begin).days * step, height - bar_height, max(step - gap, 1), bar_height)
         x, y, bar_width, bar_height = (round(length, 2) for length in box)
         bars.append(Bar(x, y, bar_width, bar_height, day.day, day))
@@ -76,5 +76,5 @@ def day_bars(
     return DayBars(tuple(bars), width, height, begin, last_day, peak, round(unknown, 2))
 
 
-def _size(day: ActorDay) -> int:
+def _change_count(day: ActorDay) -> int:
     return day.changes or day.messages

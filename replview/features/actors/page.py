@@ -333,7 +333,7 @@ def context_lines(contexts: Iterable[Mapping[str, Any]]) -> list[ContextLine]:
     """
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for context in contexts:
-        for key, value in _flat(context):
+        for key, value in _flatten(context):
             counts[key][value] += 1
     lines = []
     for key, values in sorted(counts.items()):
@@ -343,7 +343,7 @@ def context_lines(contexts: Iterable[Mapping[str, Any]]) -> list[ContextLine]:
     return lines
 
 
-def _flat(context: Mapping[str, object]) -> Iterable[tuple[str, str]]:
+def _flatten(context: Mapping[str, object]) -> Iterable[tuple[str, str]]:
     for key, value in context.items():
         # Skip replview's own keys, which begin with $, and contradicting stamps, shown elsewhere.
         if key[:1] == "$" or key == "other_stamps":

@@ -145,8 +145,8 @@ def try_once(delivery: Delivery) -> tuple[str, int | None]:
         return f"the connection failed ({type(error).__name__})", None
     if 200 <= status < 300:
         return "", status
-    why = ": redirects are not followed" if 300 <= status < 400 else ""
-    return f"answered {status}{why}", status
+    explanation = ": redirects are not followed" if 300 <= status < 400 else ""
+    return f"answered {status}{explanation}", status
 
 
 def _deliver_to(webhook_id: int) -> None:

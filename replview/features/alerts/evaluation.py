@@ -172,7 +172,7 @@ def _in_savepoint(rule: AlertRule) -> Iterator[None]:
         log.exception("alert rule %s cannot be evaluated", rule.pk)
 
 
-def _rules() -> list[AlertRule]:
+def _read_rules() -> list[AlertRule]:
     """Return all rules of known kinds; insert missing built-in rules first."""
     rules = AlertRule.objects.select_related("slot")
     if not {rule.key for rule in rules} >= built_in.KEYS:
@@ -192,7 +192,7 @@ def _is_known(rule: AlertRule) -> bool:
 def _evaluate(
     now: dt.datetime, guard: Callable[[AlertRule], AbstractContextManager[Any]]
 ) -> list[Alert]:
-    rules = _rules()
+    rules = _read_rules()
     overridden: dict[int, set[int]] = {}
     for rule in rules:
         if rule.overrides_id is not None and rule.slot_id is not None:
@@ -230,7 +230,7 @@ def _evaluate_rule(
             _copy_rule(alert, rule)
         counted = {alert.pk for alert in further}
         ended = schema_changes.end_rested((a for a in open_alerts if a.pk not in counted), now)
-        return _store(begun, [*further, *ended], [*begun, *ended], now)
+        return _save_alerts(begun, [*further, *ended], [*begun, *ended], now)
     run = _RuleRun(rule, now, precedence)
     by_subject = {alert.subject: alert for alert in open_alerts}
     for measured in measures.of(rule, overridden):
@@ -239,7 +239,7 @@ def _evaluate_rule(
     for alert in by_subject.values():
         run.end(alert)
     precedence.note(rule, [*run.begun, *open_alerts])
-    return _store(run.begun, run.moved, run.changed, now)
+    return _save_alerts(run.begun, run.moved, run.changed, now)
 
 
 @dataclass
@@ -313,10 +313,10 @@ def _end_all(alerts: list[Alert], now: dt.datetime) -> list[Alert]:
             alert.detail["over_because"] = "the rule was switched off"
             changed.append(alert)
         alert.state, alert.cleared_at = _State.CLEARED, now
-    return _store([], alerts, changed, now)
+    return _save_alerts([], alerts, changed, now)
 
 
-def _store(
+def _save_alerts(
     begun: list[Alert], moved: list[Alert], changed: list[Alert], now: dt.datetime
 ) -> list[Alert]:
     """Save changed alerts, delete those that never fired, and announce ``changed``."""

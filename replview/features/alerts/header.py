@@ -31,7 +31,7 @@ _NEWS_LIMIT = 50
 _NEWS_KEY = "recent-alerts"
 #: Seconds that the shared fleet is cached: less than the pause between two requests of a page, but
 #: longer with many slots, so that reading them takes at most a 20th of a process's time.
-_FLEET_SECONDS, _FLEET_MOST_SECONDS, _FLEET_PART = 2, 10, 20
+_FLEET_SECONDS, _FLEET_MAX_SECONDS, _FLEET_PART = 2, 10, 20
 _FLEET_KEY = "shared-fleet"
 _lock = threading.Lock()
 _numbers = itertools.count(1)
@@ -51,7 +51,7 @@ def read_shared_fleet() -> Fleet:
         number, fleet = next(_numbers), read_fleet()
         _cached_fleet = (number, fleet)
         seconds = int(_FLEET_PART * (time.thread_time() - started))
-        cache.set(_FLEET_KEY, number, min(max(seconds, _FLEET_SECONDS), _FLEET_MOST_SECONDS))
+        cache.set(_FLEET_KEY, number, min(max(seconds, _FLEET_SECONDS), _FLEET_MAX_SECONDS))
         return fleet
 
 

@@ -45,20 +45,20 @@ def of_slots(kind: str, snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield what ``health.conditions`` measures of existing slots that are not lost."""
     watched_slots = [
         watched
-        for watched in _present(snapshot)
+        for watched in _existing_slots(snapshot)
         if conditions.concerns(kind, watched, own_rule=True)
     ]
     for watched in watched_slots:
         observation = conditions.Observation(
             at=snapshot.now,
-            facts=watched.facts if _fresh(snapshot, watched) else {},
+            facts=watched.facts if _is_fresh(snapshot, watched) else {},
             inactive_since=watched.inactive_since,
             growth=_growth(snapshot, watched) if kind == _K.TIME_TO_LOSS else None,
         )
-        yield _of_slot(
+        yield _measured_slot(
             watched,
             conditions.MEASURES[kind](watched, observation),
-            detail=_detail(kind, watched, observation),
+            detail=_slot_detail(kind, watched, observation),
             only_own_rule=not conditions.concerns(kind, watched, own_rule=False),
         )
 
@@ -70,7 +70,7 @@ def _growth(snapshot: StoreSnapshot, watched: WatchedSlot) -> tuple[float, float
     return pace.growth, *pace.between
 
 
-def _detail(
+def _slot_detail(
     kind: str, watched: WatchedSlot, observation: conditions.Observation
 ) -> dict[str, object]:
     retained = observation.number("retained_wal_bytes")
@@ -105,29 +105,29 @@ def slot_lost(snapshot: StoreSnapshot) -> Iterator[Measured]:
         if watched.gone_at is not None:
             slot = watched.slot
             if slot is not None and slot.problem_code == DROPPED:
-                yield _of_slot(watched, 1.0, detail={"reason": "dropped at its WAL budget"})
+                yield _measured_slot(watched, 1.0, detail={"reason": "dropped at its WAL budget"})
             elif slot is not None and slot.desired == Slot.Desired.RUNNING and not slot.temporary:
-                yield _of_slot(watched, 1.0, detail={"reason": "gone"})
+                yield _measured_slot(watched, 1.0, detail={"reason": "gone"})
             continue
         reason = conditions.lost_reason(watched.facts, watched.source.server_version) or None
-        value = float(reason is not None) if reason or _fresh(snapshot, watched) else None
+        value = float(reason is not None) if reason or _is_fresh(snapshot, watched) else None
         detail = {"reason": reason, "wal_status": watched.facts.get("wal_status")}
-        yield _of_slot(watched, value, detail=detail)
+        yield _measured_slot(watched, value, detail=detail)
 
 
 def unsafe_failover(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield for each failover slot 1 if its server does not wait for standbys, else 0."""
-    for watched in _present(snapshot):
+    for watched in _existing_slots(snapshot):
         look = snapshot.looks.get(watched.source_id)
         if watched.facts.get("failover") is not True or watched.facts.get("synced") is True:
             continue
         fresh = look is not None and snapshot.fresh(look.looked_at)
         holders = (look.holders or {}) if look is not None and fresh else {}
         names = (holders.get("failover_settings") or {}).get("synchronized_standby_slots")
-        yield _of_slot(watched, None if names is None else float(not str(names).strip()))
+        yield _measured_slot(watched, None if names is None else float(not str(names).strip()))
 
 
-def _present(snapshot: StoreSnapshot) -> Iterator[WatchedSlot]:
+def _existing_slots(snapshot: StoreSnapshot) -> Iterator[WatchedSlot]:
     """Yield the slots that exist and are not lost."""
     for watched in snapshot.slots:
         if watched.gone_at is None and not conditions.lost_reason(
@@ -136,11 +136,11 @@ def _present(snapshot: StoreSnapshot) -> Iterator[WatchedSlot]:
             yield watched
 
 
-def _fresh(snapshot: StoreSnapshot, watched: WatchedSlot) -> bool:
+def _is_fresh(snapshot: StoreSnapshot, watched: WatchedSlot) -> bool:
     return snapshot.fresh(watched.last_seen_at)
 
 
-def _of_slot(watched: WatchedSlot, value: float | None, **fields: Any) -> Measured:
+def _measured_slot(watched: WatchedSlot, value: float | None, **fields: Any) -> Measured:
     return Measured(
         subject=f"slot:{watched.pk}",
         value=value,
@@ -170,13 +170,15 @@ def of_oldest(
             if row.get(start_field)
         ]
         if not started:
-            yield _of_source(source, None if rows is None or rows else 0.0)
+            yield _measured_source(source, None if rows is None or rows else 0.0)
             continue
         since, oldest = min(started, key=lambda pair: pair[0])
         detail = {name: oldest.get(name) for name in detail_fields}
         if column == "prepared":
             detail["prepared"] = len(rows or ())
-        yield _of_source(source, max((snapshot.now - since).total_seconds(), 0.0), detail=detail)
+        yield _measured_source(
+            source, max((snapshot.now - since).total_seconds(), 0.0), detail=detail
+        )
 
 
 def source_unreachable(snapshot: StoreSnapshot) -> Iterator[Measured]:
@@ -189,10 +191,10 @@ def source_unreachable(snapshot: StoreSnapshot) -> Iterator[Measured]:
         if source.problem_code:
             since = reached.get(source.pk, source.created_at)
             value = max((snapshot.now - since).total_seconds(), 0.0)
-        yield _of_source(source, value, detail={"problem": source.problem_code})
+        yield _measured_source(source, value, detail={"problem": source.problem_code})
 
 
-def _of_source(source: Source, value: float | None, **fields: Any) -> Measured:
+def _measured_source(source: Source, value: float | None, **fields: Any) -> Measured:
     return Measured(
         subject=f"source:{source.pk}", value=value, name=source.name, source_id=source.pk, **fields
     )
@@ -205,7 +207,7 @@ def receiver_down(snapshot: StoreSnapshot) -> Iterator[Measured]:
             detail: dict[str, object] = {"state": slot.state, "problem": slot.problem_code}
             if waits_for_worker(slot, snapshot.now) and snapshot.full_workers:
                 detail["full_workers"] = snapshot.full_workers
-            yield _of_our_slot(slot, _silent_seconds(snapshot, slot), detail=detail)
+            yield _measured_our_slot(slot, _silent_seconds(snapshot, slot), detail=detail)
 
 
 def _silent_seconds(snapshot: StoreSnapshot, slot: Slot) -> float | None:
@@ -226,14 +228,14 @@ def poison_change(snapshot: StoreSnapshot) -> Iterator[Measured]:
     )
     for slot in snapshot.ours:
         detail = {"quarantine": stopped.get(slot.pk)}
-        yield _of_our_slot(slot, float(slot.pk in stopped), detail=detail)
+        yield _measured_our_slot(slot, float(slot.pk in stopped), detail=detail)
 
 
 def published_tables(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield 1 for a slot whose publications recently lost or changed a table, else 0."""
     for slot in snapshot.ours:
         lapse = lapse_of_late(slot, snapshot.now)
-        yield _of_our_slot(slot, float(bool(lapse)), detail={"lapse": lapse} if lapse else {})
+        yield _measured_our_slot(slot, float(bool(lapse)), detail={"lapse": lapse} if lapse else {})
 
 
 def store_size(snapshot: StoreSnapshot) -> Iterator[Measured]:
@@ -246,7 +248,7 @@ def store_size(snapshot: StoreSnapshot) -> Iterator[Measured]:
     yield Measured(subject="store", value=size / budget, name="The store", detail=detail)
 
 
-def _of_our_slot(slot: Slot, value: float | None, **fields: Any) -> Measured:
+def _measured_our_slot(slot: Slot, value: float | None, **fields: Any) -> Measured:
     watched = getattr(slot, "watched", None)
     return Measured(
         subject=f"slot:{slot.pk}",

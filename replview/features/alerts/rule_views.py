@@ -222,7 +222,7 @@ def rules(request: HttpRequest) -> HttpResponse:
 @page(GET_POST, role=OPERATOR, nav="alerts", of=OF_RULE)
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Show or save one rule."""
-    return _show_or_save(request, _find(rule_id))
+    return _show_or_save(request, _rule_or_404(rule_id))
 
 
 @page(GET_POST, role=OPERATOR, nav="alerts")
@@ -244,7 +244,7 @@ def _show_or_save(request: HttpRequest, rule: AlertRule) -> HttpResponse:
 def attempt(request: HttpRequest) -> HttpResponse:
     """Try the form's rule on the past hour; nothing is saved."""
     rule_id = Params(request.POST).number("rule")
-    rule = _find(rule_id) if rule_id is not None else _new_rule(request.POST)
+    rule = _rule_or_404(rule_id) if rule_id is not None else _new_rule(request.POST)
     page = build_trial_page(RuleForm(rule, request.POST))
     return render(request, "alerts/_trial.html", {"page": page})
 
@@ -252,7 +252,7 @@ def attempt(request: HttpRequest) -> HttpResponse:
 @page(POST, role=OPERATOR, of=OF_RULE)
 def change(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Switch the rule on or off, delete it, or reset a built-in rule."""
-    rule, action = _find(rule_id), request.POST.get("action", "")
+    rule, action = _rule_or_404(rule_id), request.POST.get("action", "")
     _check_reach(rule)
     if action in ("on", "off"):
         rule.enabled = action == "on"
@@ -296,7 +296,7 @@ def _new_rule(query: Any) -> AlertRule:
     """Return the rule to begin with: of a kind, or a slot's own rule in place of another."""
     base_id, slot_id = Params(query).number("overrides"), Params(query).number("slot")
     if base_id is not None and slot_id is not None:
-        base = _find(base_id)
+        base = _rule_or_404(base_id)
         slot = get_object_or_404(WatchedSlot.objects.select_related("source"), pk=slot_id)
         if base.slot_id is not None or not kind_of(base).per_slot:
             raise Http404("this rule has none of a single slot")
@@ -313,7 +313,7 @@ def _new_rule(query: Any) -> AlertRule:
     return rule
 
 
-def _find(rule_id: int) -> AlertRule:
+def _rule_or_404(rule_id: int) -> AlertRule:
     rows = AlertRule.objects.select_related("slot__source", "overrides")
     rule: AlertRule = get_object_or_404(rows, pk=rule_id)
     return rule

@@ -19,8 +19,8 @@ from replview.features.alerts.webhook_acts import (
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.text.parsing import clean_text
 
-_LAST_DELIVERIES = 50
-_SHOWN_AGAIN = ("name", "format", "allow_private", "only_now")
+_DELIVERIES_SHOWN = 50
+_KEPT_FIELDS = ("name", "format", "allow_private", "only_now")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def read_webhooks_page() -> WebhooksPage:
     deliveries = Delivery.objects.select_related("webhook", "alert").order_by("-pk")
     return WebhooksPage(
         rows=[(row, last.get(row.pk)) for row in Webhook.objects.all()],
-        deliveries=list(deliveries[:_LAST_DELIVERIES]),
+        deliveries=list(deliveries[:_DELIVERIES_SHOWN]),
     )
 
 
@@ -56,7 +56,7 @@ def read_webhooks_page() -> WebhooksPage:
 def webhooks(request: HttpRequest) -> HttpResponse:
     """List the webhooks, or add one; its secret is shown once, in the response."""
     if request.method == "POST":
-        page = _add(request)
+        page = _add_from_form(request)
     else:
         page = read_webhooks_page()
     htmx = request.headers.get("HX-Request") == "true"
@@ -64,7 +64,7 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     return render(request, template, {"page": page}, status=422 if page.errors else 200)
 
 
-def _add(request: HttpRequest) -> WebhooksPage:
+def _add_from_form(request: HttpRequest) -> WebhooksPage:
     """Add the webhook from the form; errors are shown beside their fields."""
     sent = request.POST
     try:
@@ -78,7 +78,7 @@ def _add(request: HttpRequest) -> WebhooksPage:
             severities=[AlertRule.Severity.NOW] if sent.get("only_now") == "on" else [],
         )
     except WebhookProblem as error:
-        values = {name: sent.get(name, "")[:200] for name in _SHOWN_AGAIN}
+        values = {name: sent.get(name, "")[:200] for name in _KEPT_FIELDS}
         return replace(read_webhooks_page(), values=values, errors={error.field: str(error)})
     return replace(read_webhooks_page(), made=made, secret=secret)
 

@@ -223,8 +223,8 @@ def read_export_page(
         policy=policy,
         sentence=Sentence(level="idle", title=""),
         anywhere=anywhere,
-        tables=_tables(slot, filter_.tables),
-        operations=_operations(filter_.ops),
+        tables=_table_choices(slot, filter_.tables),
+        operations=_operation_choices(filter_.ops),
         earlier=list(rows[:_EARLIER_SHOWN]),
         earlier_in_all=rows.count(),
     )
@@ -341,14 +341,14 @@ def _read_target(page: ExportPage) -> None:
         page.target_trouble = refused
 
 
-def _tables(slot: Slot, chosen: tuple[str, ...]) -> list[str]:
+def _table_choices(slot: Slot, chosen: tuple[str, ...]) -> list[str]:
     relations = Relation.objects.filter(slot=slot).order_by("schema", "table")[:_TABLES_OFFERED]
     return sorted(
         {*(table_word(relation.schema, relation.table) for relation in relations), *chosen}
     )
 
 
-def _operations(chosen: str) -> list[tuple[str, str]]:
+def _operation_choices(chosen: str) -> list[tuple[str, str]]:
     choices = list(_OPERATION_CHOICES)
     if chosen != OPERATIONS and chosen not in dict(choices):
         choices.append((chosen, ", ".join(_OP_NAMES[letter] for letter in chosen)))

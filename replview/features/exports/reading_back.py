@@ -50,10 +50,10 @@ def reading_before(
     table = tables_by_name[name]
     folder = below(target, f"{layout.incarnation_folder(slice_)}/{folders[table.relation_id]}")
     document = table_document(table, None) | {"whole": slice_.before == "full"}
-    return _reading(slice_, list(tables_by_name), name, [(folder, document)])
+    return _reading_back(slice_, list(tables_by_name), name, [(folder, document)])
 
 
-def _reading(
+def _reading_back(
     slice_: Slice, names: list[str], name: str, roots: Sequence[RootSchema], *, events: bool = True
 ) -> ReadingBack:
     *before, (folder, document) = roots
@@ -88,7 +88,9 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
     except (OSError, TargetProblem, ValueError, Refused):
         return None
     slice_ = Slice.from_json(row.slice)
-    return _reading(slice_, list(tables_by_name), name, roots, events=events) if roots else None
+    return (
+        _reading_back(slice_, list(tables_by_name), name, roots, events=events) if roots else None
+    )
 
 
 def written(row: Export, path: str) -> Path:
@@ -142,20 +144,20 @@ class SchemaTab:
 def schema_tabs(outlook: Outlook, *, whole: bool) -> list[SchemaTab]:
     """Return one tab for each table; ``whole``: unsent values are taken from the record."""
     hint = "taken from the record where it tells" if whole else "see _not_sent"
-    return [_tab(table, outlook.unsent, hint) for table in outlook.tables]
+    return [_schema_tab(table, outlook.unsent, hint) for table in outlook.tables]
 
 
-def _tab(table: SliceTable, unsent: Mapping[tuple[int, str], int], hint: str) -> SchemaTab:
+def _schema_tab(table: SliceTable, unsent: Mapping[tuple[int, str], int], hint: str) -> SchemaTab:
     numbers = [str(version.number) for version in table.versions]
     columns = [
-        _column(table, column, unsent.get((table.relation_id, column.source_name), 0), hint)
+        _schema_column(table, column, unsent.get((table.relation_id, column.source_name), 0), hint)
         for column in table.columns
     ]
     versions = f"versions {_join(numbers)} merged" if numbers[1:] else f"version {''.join(numbers)}"
     return SchemaTab(name=table.name, columns=columns, versions=versions)
 
 
-def _column(table: SliceTable, column: SliceColumn, unsent: int, hint: str) -> SchemaColumn:
+def _schema_column(table: SliceTable, column: SliceColumn, unsent: int, hint: str) -> SchemaColumn:
     unsent_note = f"not sent {plural(unsent, 'time')}, {hint}" if unsent else ""
     warnings = list(filter(None, (_presence_note(table, column.source_name), unsent_note)))
     notes = [*warnings, *filter(None, [column.note])]

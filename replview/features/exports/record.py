@@ -94,13 +94,13 @@ def read_record(row: Export, *, read: str = "") -> ExportRecord:
         files_more=max((row.files or 0) - _FILES_SHOWN, 0),
         preview=preview_of(row) if done else None,
         reading=reading_after(row, read) if done else None,
-        no_download=_no_download(row) if done else "",
+        no_download=_download_refusal(row) if done else "",
         again_url=export_url(repeat_params),
         since_last_url=export_url(since_last_params) if row.name and done else "",
     )
 
 
-def _no_download(row: Export) -> str:
+def _download_refusal(row: Export) -> str:
     try:
         files_of(row)
     except Refused as refused:

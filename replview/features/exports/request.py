@@ -35,7 +35,7 @@ from replview.store.write.access_record import note
 from replview.targets.policy import Refused, read_policy, target_of
 from replview.text.parsing import table_word
 
-_NEW_NAME = "Export into another folder under another name, or without since-last"
+_NEW_NAME_REMEDY = "Export into another folder under another name, or without since-last"
 #: Filter parameters that restrict an export.
 FILTER_PARAMS = (
     "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
@@ -134,7 +134,7 @@ def same_masks(last: Export, slice_: Slice) -> None:
         if before != now:
             difference = f"{added} is masked now" if added else f"{removed} is not any more"
             raise Refused(f"the masks of {name} are others than in export {last.pk}: {difference}",
-                          _NEW_NAME)  # fmt: skip
+                          _NEW_NAME_REMEDY)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ def read_export_request(
     tables, hides_tables = permitted(slot, _table_names(slot, changes.filter.tables))
     if hides_tables:
         left_out = (*left_out, "tables you have no right to see")
-    ends = _ends(slot, changes.transaction_id, last_slice)
+    ends = _slice_ends(slot, changes.transaction_id, last_slice)
     if numeric_scale is None and last_slice is not None:
         numeric_scale = last_slice.numeric_scale
     slice_ = _resolve_slice(slot, changes.filter, named=bool(name), tables=tables, before=before,
@@ -303,7 +303,9 @@ def _slice_of(export: Export) -> Slice:
         return ended_at_a_place(connection, Slice.from_json(export.slice))
 
 
-def _ends(slot: Slot, transaction_id: int | None, last_slice: Slice | None) -> dict[str, object]:
+def _slice_ends(
+    slot: Slot, transaction_id: int | None, last_slice: Slice | None
+) -> dict[str, object]:
     """Return the incarnation and the place in it at which the slice begins."""
     if transaction_id is not None:
         transaction = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()

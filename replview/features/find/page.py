@@ -178,7 +178,7 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
         slot=slot,
         wanted=search,
         words=page_params,
-        tables=_tables(slot),
+        tables=_table_choices(slot),
         columns=columns_in(search.shapes(reading_session())) if search.filter.tables else [],
         trouble=search.trouble or unknown_words(reading_session(), search.filter.tables, str(slot)),
     )
@@ -203,7 +203,7 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
         page.trouble = str(error)
         return page
     page.took_ms = round((time.monotonic() - started) * 1000)
-    page.lines = _lines(page.found, search)
+    page.lines = _found_lines(page.found, search)
     page.coverage = _coverage(search)
     return page
 
@@ -219,7 +219,7 @@ def _coverage(search: WantedChanges) -> Coverage:
     )
 
 
-def _tables(slot: Slot) -> list[str]:
+def _table_choices(slot: Slot) -> list[str]:
     relations = Relation.objects.filter(slot=slot).order_by("schema", "table")
     names = relations.values_list("schema", "table")[:_TABLES_LIMIT]
     return list(dict.fromkeys(table_text(*name) for name in names))
@@ -234,7 +234,7 @@ def columns_in(shapes: Sequence[VersionShape]) -> list[tuple[str, str]]:
     return list(types.items())
 
 
-def _lines(result: FoundChanges, search: WantedChanges) -> list[FoundLine]:
+def _found_lines(result: FoundChanges, search: WantedChanges) -> list[FoundLine]:
     blocks = blocks_of([change for _, change in result.rows], before=_before_images(result, search))
     return [
         FoundLine(

@@ -33,7 +33,7 @@ _CELL_CHARACTERS = 1_000
 _OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 #: The log line in which a job names its engine.
 _ENGINE_LINE = re.compile(rb"^(DuckDB|Spark) answers: (\d+) rows are read$", re.MULTILINE)
-_OPTIONS = {
+_FLAGS = {
     "life": "--life", "table": "--table", "lsn": "--lsn", "time": "--time", "every": "--every",
     "from_lsn": "--from-lsn", "to_lsn": "--to-lsn", "since": "--since", "until": "--until",
     "top": "--top",
@@ -59,7 +59,7 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
     scratch = Path(settings.DATA_DIR) / "history-scratch" / str(row.pk)
     shutil.rmtree(scratch, ignore_errors=True)
     try:
-        _check(row)
+        _check_root(row)
         # Each attempt has a folder of its own, to which nothing else has written.
         folder = read_policy().root.resolve() / "history-jobs"
         output = folder / f"{row.pk}-{row.job}-{row.attempts}"
@@ -90,7 +90,7 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
         rows.give_back(row)
 
 
-def _check(row: HistoryJob) -> None:
+def _check_root(row: HistoryJob) -> None:
     """Check the job's root again just before reading: the policy or links may have changed."""
     policy = read_policy()
     policy.check()
@@ -107,7 +107,7 @@ def log_folder() -> Path:
 def arguments(row: HistoryJob, output: Path) -> list[str]:
     """Return the job's command line; a value follows a ``=``, so that none is read as an option."""
     argv = [row.job, f"--root={row.root}"]
-    argv += [f"{_OPTIONS[name]}={row.words[name]}" for name in _OPTIONS if row.words.get(name)]
+    argv += [f"{_FLAGS[name]}={row.words[name]}" for name in _FLAGS if row.words.get(name)]
     tables = filter(None, str(row.words.get("tables") or "").split(","))
     argv += [f"--table={name}" for name in tables]
     spark = os.environ.get("REPLVIEW_SPARK") or "local[2]"

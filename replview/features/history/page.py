@@ -23,7 +23,7 @@ from replview.ui.job_pages import SummaryPart, tables_words, url_of
 from replview.ui.sentence import Sentence, refusal
 
 _EARLIER_SHOWN = 8
-_FIRST_JOB = "as-of"
+_DEFAULT_JOB = "as-of"
 #: Parameters that may occur several times.
 LISTS = ("tables",)
 
@@ -87,7 +87,7 @@ def read_history_page(params: dict[str, str], *, anywhere: bool) -> HistoryPage:
     rows = visible_jobs().defer("result")
     roots = known_roots()
     page = HistoryPage(
-        words={"job": _FIRST_JOB} | params,
+        words={"job": _DEFAULT_JOB} | params,
         policy=read_policy(),
         anywhere=anywhere,
         sentence=Sentence(level="idle", title=""),

@@ -84,7 +84,7 @@ def read_history_record(row: HistoryJob) -> HistoryRecord:
         rows=rows,
         more=bool(result.get("more")),
         reasons=[str(reason) for reason in result.get("reasons") or []],
-        reported=[(name, text_of(value) or "unknown") for name, value in _reported(result)],
+        reported=[(name, text_of(value) or "unknown") for name, value in _reported_facts(result)],
         again_url=history_url({"job": row.job, "root": row.root, **row.words}),
     )
 
@@ -191,7 +191,7 @@ def _seconds(row: HistoryJob) -> float | None:
     return (end - row.started_at).total_seconds()
 
 
-def _reported(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _reported_facts(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the reported facts; maps are flattened, each entry with its own name."""
     facts: list[tuple[str, Any]] = []
     for name, value in dict(result.get("told") or {}).items():

@@ -201,7 +201,7 @@ def read_in_flight(filters: InFlightQuery, scope: InFlightScope) -> InFlight:
     _read_open(page, selection)
     _read_on_source(page)
     _read_ended(page, selection)
-    worst_first = sorted(scope.slots, key=lambda slot: -_retained(scope, slot))
+    worst_first = sorted(scope.slots, key=lambda slot: -_retained_bytes(scope, slot))
     page.holdings = [
         holding_of(slot, scope.source_state(slot), scope.now)
         for slot in worst_first[:_HOLDINGS_SHOWN]
@@ -225,7 +225,7 @@ def _numbers(totals: list[store.OpenTotal], scope: InFlightScope) -> Numbers:
     return numbers
 
 
-def _retained(scope: InFlightScope, slot: Slot) -> int:
+def _retained_bytes(scope: InFlightScope, slot: Slot) -> int:
     facts = scope.source_state(slot).slots.get(slot.name) or {}
     return facts.get("retained_wal_bytes") or 0
 

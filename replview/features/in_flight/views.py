@@ -220,7 +220,7 @@ def build_page(filters: InFlightQuery) -> InFlightPage:
         sentence=sentence_of(content),
         work_mem=work_mem_words(scope),
         looked_at=max(looked_at, default=None),
-        sources=_sources(content),
+        sources=_source_choices(content),
         chosen=chosen,
         gone=gone,
         discarded_at=received_anew(filters.chosen)[1]
@@ -243,7 +243,7 @@ def build_ended_page(filters: InFlightQuery, before: tuple[datetime, int] | None
     )
 
 
-def _sources(content: InFlight) -> list[SourceChoice]:
+def _source_choices(content: InFlight) -> list[SourceChoice]:
     filters = content.filters
     choices = {
         name: SourceChoice(

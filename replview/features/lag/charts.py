@@ -108,15 +108,15 @@ def read_charts(
 ) -> tuple[LagSeries, list[Chart]]:
     """Return the charts in the requested order, and the series with their values."""
     several = len(slots) > 1
-    fields = [name for key in charts for name in _fields(key, several=several)]
+    fields = [name for key in charts for name in _chart_fields(key, several=several)]
     ids = [slot.sample_id for slot in slots]
     points = _POINTS if len(ids) <= _FEW_SLOTS else _POINTS_OF_MANY
     series = read_series(ids, list(dict.fromkeys(fields)), since, until, points, now=now)
     values = [_slot_values(slot, series) for slot in slots]
-    return series, [_chart(key, slots, values, since, until) for key in charts]
+    return series, [_build_chart(key, slots, values, since, until) for key in charts]
 
 
-def _fields(key: str, *, several: bool) -> tuple[str, ...]:
+def _chart_fields(key: str, *, several: bool) -> tuple[str, ...]:
     if key == "retained":
         return ("retained_wal_bytes",) if several else ("retained_wal_bytes", "lost")
     if key not in DRAWN:
@@ -131,7 +131,7 @@ def _slot_values(slot: LagSlot, series: LagSeries) -> SlotValues:
     return SlotValues(name=slot.name, times=times, values=slot_series.values)
 
 
-def _chart(
+def _build_chart(
     key: str,
     slots: Sequence[LagSlot],
     values: Sequence[SlotValues],

@@ -138,7 +138,7 @@ def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> LagPage
         ),
         range_label=RANGES[query.range][0],
         charts=tuple((key, title, key in query.charts) for key, title in CHARTS.items()),
-        choices=tuple(_choices(fleet, names)),
+        choices=tuple(_source_choices(fleet, names)),
         sources=tuple(sorted({slot.source.pk for slot in slots})),
         own=next((slot.name for slot in slots if slot.slot), ""),
         data_query=query.words(table=""),
@@ -167,7 +167,7 @@ def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> tuple[Sentence, str]:
     return sentence, worst.url
 
 
-def _choices(fleet: Fleet, names: Sequence[str]) -> Iterator[SourceChoices]:
+def _source_choices(fleet: Fleet, names: Sequence[str]) -> Iterator[SourceChoices]:
     """Yield every slot by its source."""
     for source in sorted(fleet.sources, key=lambda view: view.source.name):
         slots = tuple(
