@@ -24,10 +24,10 @@ from replview.store.retention.archive import ArchiveStep, SliceCounts, home_of
 
 MODULE = "replview.spark.archive_job"
 COMPACTING = "replview.parquet.archive.compacting"
-#: Bytes that one run compacts at most, and its bytes per second unless someone waits for it.
+#: Maximum number of bytes that one run compacts, and its rate unless someone waits for it.
 _COMPACTED_BYTES = 1 << 30
 _COMPACTED_BYTES_PER_SECOND = 32 << 20
-#: The place of each mark when nothing was left to compact up to it, or when compacting failed.
+#: By mark, the position up to which nothing is left to compact, or compacting failed.
 _compacted: dict[int, int] = {}
 _POLL_SECONDS = 0.2
 #: Bytes beyond which the log starts again.

@@ -37,7 +37,7 @@ _PROGRESS_COLUMNS = {
     "rows": "rows", "total_rows": "total_rows", "files": "files", "bytes": "size_bytes",
     "seconds_left": "seconds_left",
 }  # fmt: skip
-#: Files that the row of a finished export lists at most; the manifest lists all.
+#: Maximum number of files that the row of a finished export lists; the manifest lists all.
 _FILES_LIMIT = 2_000
 OnProgress = Callable[[Mapping[str, Any]], None]
 
@@ -110,7 +110,7 @@ class ExportProcess:
 
 
 def _end_abandoned(row: Export) -> list[Export]:
-    """Return earlier unfinished exports into this target, after ending their leftover processes."""
+    """End the processes of earlier unfinished exports into this target; return these exports."""
     exports = [export for export in abandoned(row.slot_name, row.target) if export.pk != row.pk]
     for export in exports:
         end_leftover(export, str(order_path(export.pk)))

@@ -29,12 +29,12 @@ from replview.targets.policy import Refused
 
 #: Time limit of the statements that count for a page.
 BUDGET = "5s"
-#: Seconds of counting up to which files, days and unsent values are counted, too.
+#: Files, days and unsent values are counted only if counting the rows took less time than this.
 _DETAILS_BELOW_SECONDS = 1.0
 #: Measured bytes of a file's schema and footer, and of a transaction's row.
 _FILE_BYTES = 6_500
 _TRANSACTION_BYTES = 45
-#: Changes of a slice at most whose values are searched for unsent ones.
+#: Maximum number of changes whose values are searched for unsent ones.
 _UNSENT_CHANGES_LIMIT = 20_000
 _TABLES_LIMIT = 50
 _COLUMNS_LIMIT = 200

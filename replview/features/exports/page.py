@@ -240,7 +240,7 @@ def read_export_page(
 
 
 def _refusal_sentence(page: ExportPage, trouble: Refused | None) -> Sentence | None:
-    """Return the sentence about what prevents any such export; None: nothing does."""
+    """Return the sentence about what prevents the export, or None if nothing does."""
     try:
         page.policy.check()
     except Refused as refused:

@@ -172,7 +172,7 @@ def read_export_request(
     """Return the slice that the parameters mean now. Raises ``Refused``.
 
     Without ``strict``, parameters that cannot restrict an export are left out and named.
-    ``numeric_scale`` is that of the slice; a continued export has the last one's by default.
+    ``numeric_scale`` is the slice's; by default, a continued export keeps the last export's.
     """
     last = exports.last_done(slot, name) if since_last and name else None
     if last is not None:
@@ -221,7 +221,8 @@ def _refuse_unexportable(slot: Slot, changes: WantedChanges, left_out: Sequence[
 def _resolve_slice(slot: Slot, filter_: TransactionFilter, *, named: bool, **options: Any) -> Slice:
     """Return the slice of a filter, with fixed ends and the mask rules in force.
 
-    A named one may be continued, so it ends at a place. Raises ``Refused``.
+    The slice of a named export ends at a place, because the export may be continued. Raises
+    ``Refused``.
     """
     narrowing = narrowing_of(slot, filter_)
     operations = (
@@ -367,7 +368,7 @@ def _gap_text(gap: Mapping[str, Any]) -> str:
 
 
 def _table_names(slot: Slot, names: tuple[str, ...]) -> list[str]:
-    """Return the tables' names as last seen, for any name they had. Raises ``Refused``."""
+    """Return the latest names of the tables that have or had these names. Raises ``Refused``."""
     tables: list[str] = []
     for name in names:
         relation_ids = {

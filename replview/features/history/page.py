@@ -110,7 +110,7 @@ def read_history_page(params: dict[str, str], *, anywhere: bool) -> HistoryPage:
 
 
 def _read_root(page: HistoryPage) -> None:
-    """Offer what is at the root, and choose the first of what the job needs and is not named."""
+    """List the exports at the root; choose the first incarnation and table if none is named."""
     root = root_of(page.words["root"], page.policy, anywhere=page.anywhere)
     try:
         incarnations = incarnations_there(root)
