@@ -51,22 +51,22 @@ def transactions(
     backwards: QueryEx[bool, P(description="the page before the cursor, not behind it")] = False,
 ) -> dict[str, object]:
     """Return all transactions that match the filter, in any state, newest first."""
-    wanted = transaction_filter(words)
-    if wanted.slot:
-        slot_named(wanted.slot)
-    found = find_transactions(
-        reading_session(), wanted, cursor=_cursor(paging.cursor), backwards=backwards,
+    filter_ = transaction_filter(words)
+    if filter_.slot:
+        slot_named(filter_.slot)
+    results = find_transactions(
+        reading_session(), filter_, cursor=_parse_cursor(paging.cursor), backwards=backwards,
         limit=paging.limit, budget_seconds=BUDGET_SECONDS,
     )  # fmt: skip
-    relations = {int(key) for row in found.rows for key in row.relations}
+    relations = {int(key) for row in results.rows for key in row.relations}
     names = history.relation_names(reading_session(), relations)
     return {
-        "items": [transaction_json(row, names, *found.slots[row.incarnation_id])
-                  for row in found.rows if row.incarnation_id in found.slots],
-        "older": str(found.older) if found.older else None,
-        "newer": str(found.newer) if found.newer else None,
-        "complete": found.complete,
-        "searched_back_to": utc_text(found.searched_back_to),
+        "items": [transaction_json(row, names, *results.slots[row.incarnation_id])
+                  for row in results.rows if row.incarnation_id in results.slots],
+        "older": str(results.older) if results.older else None,
+        "newer": str(results.newer) if results.newer else None,
+        "complete": results.complete,
+        "searched_back_to": utc_text(results.searched_back_to),
     }  # fmt: skip
 
 
@@ -90,15 +90,15 @@ def find_one(transaction_id: int) -> tuple[TransactionRow, Slot, int]:
     try:
         row = find_transaction(transaction_id)
     except Http404:
-        again, _ = received_anew(transaction_id)
-        if again is None:
+        successor_id, _ = received_anew(transaction_id)
+        if successor_id is None:
             raise
-        row = find_transaction(again)
+        row = find_transaction(successor_id)
     incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
     return row, incarnation.slot, incarnation.number
 
 
-def _cursor(text: str) -> ListCursor | None:
+def _parse_cursor(text: str) -> ListCursor | None:
     if not text:
         return None
     try:
@@ -144,22 +144,22 @@ def changes(
     request: HttpRequest, words: Query[ChangeWords], paging: Query[Paging]
 ) -> dict[str, object]:
     """Return the matching changes of one slot, newest first."""
-    wanted, place = _wanted(words), _place(paging.cursor)
-    found = find_changes(
-        reading_session(), wanted, cursor=place, limit=paging.limit, budget_seconds=BUDGET_SECONDS
+    query, position = _change_query(words), _parse_position(paging.cursor)
+    results = find_changes(
+        reading_session(), query, cursor=position, limit=paging.limit, budget_seconds=BUDGET_SECONDS
     )
-    searched_changes(wanted)
-    kept, hidden = without_unchanged(reading_session(), found.rows, asked=words.unchanged)
-    viewed_changes(change for _, change in kept)
-    records = RecordWriter(reading_session(), wanted.slot)
+    searched_changes(query)
+    shown, hidden = without_unchanged(reading_session(), results.rows, asked=words.unchanged)
+    viewed_changes(change for _, change in shown)
+    records = RecordWriter(reading_session(), query.slot)
     return {
-        "items": [records.record(each) for each in kept],
-        "next": str(found.older) if found.older else None,
-        "complete": found.complete,
-        "searched_back_to": utc_text(found.searched_back_to),
-        "unknown": found.unknown,
+        "items": [records.record(item) for item in shown],
+        "next": str(results.older) if results.older else None,
+        "complete": results.complete,
+        "searched_back_to": utc_text(results.searched_back_to),
+        "unknown": results.unknown,
         "hidden": len(hidden),
-        "coverage": _coverage(wanted),
+        "coverage": _coverage(query),
     }
 
 
@@ -172,8 +172,8 @@ def follow(
 
     Pass `next` as `cursor` to continue; at the end it is the place where later changes will begin.
     """
-    wanted, place = _wanted(words), _place(paging.cursor)
-    return {**_forwards(words, wanted, place, paging.limit), "coverage": _coverage(wanted)}
+    query, position = _change_query(words), _parse_position(paging.cursor)
+    return {**_page_forwards(words, query, position, paging.limit), "coverage": _coverage(query)}
 
 
 @page(role=VIEWER, of={"transaction_id": None}, record=ROWS)
@@ -192,70 +192,70 @@ def changes_of_transaction(
             f"transaction {transaction_id} is {row.state}: it has no place in history",
             "only what has committed can be read here",
         )
-    given = {**words.given(), "transaction": str(row.id)}
-    wanted = _checked(WantedChanges.from_words(slot, given))
-    place = _place(paging.cursor) or ScanPosition(number, row.commit_seq, 0)
-    answer = _forwards(words, wanted, place, paging.limit)
+    fields = {**words.given(), "transaction": str(row.id)}
+    query = _check_query(WantedChanges.from_words(slot, fields))
+    position = _parse_position(paging.cursor) or ScanPosition(number, row.commit_seq, 0)
+    answer = _page_forwards(words, query, position, paging.limit)
     answer["next"] = None if answer["complete"] else answer["next"]
     return {**answer, "coverage": coverage_json(slot)}
 
 
-def _forwards(
-    words: ChangeWords, wanted: WantedChanges, place: ScanPosition | None, limit: int
+def _page_forwards(
+    words: ChangeWords, query: WantedChanges, position: ScanPosition | None, limit: int
 ) -> dict[str, object]:
     """Return a page in the order of history, as far as the time limit allows."""
     deadline = time.monotonic() + BUDGET_SECONDS
-    writer = RecordWriter(reading_session(), wanted.slot)
-    found: list[ChangeInTransaction] = []
+    writer = RecordWriter(reading_session(), query.slot)
+    matches: list[ChangeInTransaction] = []
     complete, unknown = True, 0
     for batch in ChangeScan(
-        reading_session(), wanted, place=place, batching=Batching(PAGE, PAGE)
+        reading_session(), query, place=position, batching=Batching(PAGE, PAGE)
     ).batches():
-        found += batch.found
-        place, last = batch.place, batch
+        matches += batch.found
+        position, last_batch = batch.place, batch
         unknown += len(batch.unknown)
-        if len(found) > limit or time.monotonic() > deadline:
+        if len(matches) > limit or time.monotonic() > deadline:
             complete = False
             break
-    if len(found) > limit:
-        row, change = found[limit - 1]
+    if len(matches) > limit:
+        row, change = matches[limit - 1]
         # Unknown changes after the page count for the next page.
-        unknown += len(before(last.unknown, found[limit - 1])) - len(last.unknown)
+        unknown += len(before(last_batch.unknown, matches[limit - 1])) - len(last_batch.unknown)
         number = writer.incarnation_number(row.incarnation_id)
-        place = ScanPosition(number, row.commit_seq or 0, change.seq)
-    searched_changes(wanted)
-    kept, hidden = without_unchanged(reading_session(), found[:limit], asked=words.unchanged)
-    viewed_changes(change for _, change in kept)
+        position = ScanPosition(number, row.commit_seq or 0, change.seq)
+    searched_changes(query)
+    shown, hidden = without_unchanged(reading_session(), matches[:limit], asked=words.unchanged)
+    viewed_changes(change for _, change in shown)
     return {
-        "items": [writer.record(each) for each in kept],
-        "next": str(place) if place else None,
+        "items": [writer.record(item) for item in shown],
+        "next": str(position) if position else None,
         "complete": complete,
         "unknown": unknown,
         "hidden": len(hidden),
     }
 
 
-def _wanted(words: ChangeWords) -> WantedChanges:
-    return _checked(WantedChanges.from_words(slot_named(words.slot), words.given()))
+def _change_query(words: ChangeWords) -> WantedChanges:
+    return _check_query(WantedChanges.from_words(slot_named(words.slot), words.given()))
 
 
-def _checked(wanted: WantedChanges) -> WantedChanges:
-    if wanted.trouble:
-        raise BadRequest(wanted.trouble, "see /api/v1/docs")
-    if unknown := unknown_words(reading_session(), wanted.filter.tables, str(wanted.slot)):
+def _check_query(query: WantedChanges) -> WantedChanges:
+    if query.trouble:
+        raise BadRequest(query.trouble, "see /api/v1/docs")
+    if unknown := unknown_words(reading_session(), query.filter.tables, str(query.slot)):
         raise BadRequest(unknown, "see /api/v1/relations")
-    return wanted
+    return query
 
 
-def _place(text: str) -> ScanPosition | None:
+def _parse_position(text: str) -> ScanPosition | None:
     if not text:
         return None
-    place = ScanPosition.parse(text)
-    if place is None:
+    position = ScanPosition.parse(text)
+    if position is None:
         raise BadRequest("this is no cursor", "give back `next` as it came")
-    return place
+    return position
 
 
-def _coverage(wanted: WantedChanges) -> dict[str, object]:
+def _coverage(query: WantedChanges) -> dict[str, object]:
     """Return the coverage of the slot, and of the table if the filter names one."""
-    return coverage_json(wanted.slot, wanted.table(reading_session()))
+    return coverage_json(query.slot, query.table(reading_session()))

@@ -14,7 +14,7 @@ OPERATIONS = "IUDTMS"
 #: Value of ``table`` for logical messages; a table's name always has a schema and a dot.
 MESSAGES = "messages"
 _LAST_SEQ = (1 << 31) - 1
-_LETTERS = "IUDT"
+_COUNTED_OPERATIONS = "IUDT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +38,18 @@ class Shown:
     @classmethod
     def from_words(cls, words: Mapping[str, object]) -> Self:
         """Read the query parameters; ignore invalid values."""
-        asked = Params(words)
-        at = asked.number("at", digits=9)
-        after = asked.number("after", digits=9) or 0
+        params = Params(words)
+        at_seq = params.number("at", digits=9)
+        after = params.number("after", digits=9) or 0
         return cls(
-            inline=asked.flag("diff", "inline"),
-            all_columns=asked.flag("columns", "all"),
-            only_changed=asked.flag("unchanged", "hidden"),
-            table=read_table_word(asked.text("table", strip=False)),
-            ops=asked.letters("ops", OPERATIONS),
-            text=asked.text("q", strip=False),
-            after=after if at is None else max(at - 1, 0),
-            before=_LAST_SEQ if asked.flag("end", "last") else asked.number("before", digits=9),
+            inline=params.flag("diff", "inline"),
+            all_columns=params.flag("columns", "all"),
+            only_changed=params.flag("unchanged", "hidden"),
+            table=read_table_word(params.text("table", strip=False)),
+            ops=params.letters("ops", OPERATIONS),
+            text=params.text("q", strip=False),
+            after=after if at_seq is None else max(at_seq - 1, 0),
+            before=_LAST_SEQ if params.flag("end", "last") else params.number("before", digits=9),
         )
 
     @property
@@ -59,7 +59,7 @@ class Shown:
 
     def words(self) -> dict[str, str]:
         """Return the query parameters without the place in the transaction."""
-        words = {
+        params = {
             "diff": "inline" if self.inline else "",
             "columns": "all" if self.all_columns else "",
             "unchanged": "hidden" if self.only_changed else "",
@@ -67,7 +67,7 @@ class Shown:
             "ops": self.ops,
             "q": self.text,
         }
-        return {name: word for name, word in words.items() if word}
+        return {name: value for name, value in params.items() if value}
 
     def place(self) -> dict[str, str]:
         """Return the query parameters of the place at which the page begins or ends."""
@@ -77,17 +77,19 @@ class Shown:
 
     def query(self, *, stay: bool = False, **changes: Any) -> str:
         """Return the query string; with ``stay`` at the same place, else from the first change."""
-        words = replace(self, **changes).words() | (self.place() if stay else {})
-        return _query(words)
+        params = replace(self, **changes).words() | (self.place() if stay else {})
+        return _query_string(params)
 
     def query_at(self, **place: Any) -> str:
         """Return the query string for another place: ``after``, ``before`` or ``end``."""
-        return _query(self.words() | {name: str(value) for name, value in place.items()})
+        return _query_string(self.words() | {name: str(value) for name, value in place.items()})
 
     def toggled(self, letter: str, letters: str) -> str:
         """Return the chosen operations with one switched; ``letters`` are all that are offered."""
-        now = self.ops or letters
-        chosen = "".join(c for c in letters if (c in now) != (c == letter))
+        current = self.ops or letters
+        chosen = "".join(
+            offered for offered in letters if (offered in current) != (offered == letter)
+        )
         return "" if chosen == letters else chosen
 
     def change_filter(
@@ -104,8 +106,8 @@ class Shown:
         )
 
 
-def _query(words: Mapping[str, str]) -> str:
-    return f"?{urlencode(words)}" if words else "?"
+def _query_string(params: Mapping[str, str]) -> str:
+    return f"?{urlencode(params)}" if params else "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def table_entries(
 ) -> list[TableEntry]:
     """Return entries for all tables, for each table (most changes first), and for messages."""
     totals = [row.inserts, row.updates, row.deletes, row.truncates]
-    all_counts = _counts(totals) + ([("M", row.messages)] if row.messages else [])
+    all_counts = _operation_counts(totals) + ([("M", row.messages)] if row.messages else [])
     if row.state == "snapshot":
         all_counts = [("S", row.inserts)]
     entries = [TableEntry("All tables", "", "", all_counts, not shown.table, shown.query(table=""))]
@@ -135,7 +137,7 @@ def table_entries(
     for key, counts in by_size:
         schema, table = names.get(int(key), ("unknown", f"relation {key}"))
         value = table_word(schema, table)
-        table_counts = [("S", counts[0])] if row.state == "snapshot" else _counts(counts)
+        table_counts = [("S", counts[0])] if row.state == "snapshot" else _operation_counts(counts)
         entries.append(
             TableEntry(table, value, schema, table_counts, shown.table == value,
                        shown.query(table=value), int(key))
@@ -148,8 +150,12 @@ def table_entries(
     return entries
 
 
-def _counts(counts: list[int]) -> list[tuple[str, int]]:
-    return [(letter, n) for letter, n in zip(_LETTERS, counts, strict=False) if n]
+def _operation_counts(counts: list[int]) -> list[tuple[str, int]]:
+    return [
+        (letter, number)
+        for letter, number in zip(_COUNTED_OPERATIONS, counts, strict=False)
+        if number
+    ]
 
 
 def table_of(entries: list[TableEntry]) -> TableEntry | None:

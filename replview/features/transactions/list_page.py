@@ -45,7 +45,7 @@ PAGE_ROWS = 50
 _BUDGET_SECONDS = 0.5
 _TABLES_LIMIT = 500
 #: Query parameters that may be repeated (checkboxes) and form one list.
-_LISTS = ("tables", "states")
+_LIST_PARAMETERS = ("tables", "states")
 STATES = (
     "streaming", "prepared", "committed", "message", "aborted", "rolled back", "skipped",
     "snapshot", "unknown",
@@ -155,24 +155,25 @@ class TransactionsPage:
         return self.found.newer is None
 
 
-def wanted_of(words: QueryDict) -> TransactionFilter:
+def wanted_of(params: QueryDict) -> TransactionFilter:
     """Read the filter from the query parameters."""
-    read: dict[str, Any] = {name: words.get(name) for name in words}
+    values: dict[str, Any] = {name: params.get(name) for name in params}
     return TransactionFilter.from_words(
-        read | {name: ",".join(words.getlist(name)) for name in _LISTS if name in words}
+        values
+        | {name: ",".join(params.getlist(name)) for name in _LIST_PARAMETERS if name in params}
     )
 
 
-def list_url(wanted: TransactionFilter, **changes: str) -> str:
+def list_url(filter_: TransactionFilter, **changes: str) -> str:
     """Return the list's address, such as ``/transactions/?slot=shop/replview&actor=alice``."""
-    words = {name: word for name, word in (wanted.words() | changes).items() if word}
-    query = urlencode(words, safe="/,")
+    params = {name: value for name, value in (filter_.words() | changes).items() if value}
+    query = urlencode(params, safe="/,")
     return f"{reverse('transactions')}{'?' if query else ''}{query}"
 
 
-def place_of(words: Mapping[str, object], slot: str) -> ListPosition:
+def place_of(params: Mapping[str, object], slot: str) -> ListPosition:
     """Return the place of a cursor or of a jump target, else the newest transaction."""
-    text = str(words.get("cursor") or "")
+    text = str(params.get("cursor") or "")
     if text == "first":
         return ListPosition(
             cursor=listing.cursor_at_beginning(reading_session(), slot), backwards=True
@@ -180,106 +181,114 @@ def place_of(words: Mapping[str, object], slot: str) -> ListPosition:
     if text:
         try:
             return ListPosition(
-                cursor=listing.ListCursor.parse(text), backwards=bool(words.get("back"))
+                cursor=listing.ListCursor.parse(text), backwards=bool(params.get("back"))
             )
         except ValueError:
             return ListPosition()
-    at = Params(words).text("at")
-    return _jump(at, slot) if at else ListPosition()
+    target = Params(params).text("at")
+    return _target_position(target, slot) if target else ListPosition()
 
 
-def _jump(at: str, slot: str) -> ListPosition:
+def _target_position(target: str, slot: str) -> ListPosition:
     """Return the place of a time, of an LSN, or of a transaction by its xid or gid."""
-    if not at.isdigit() and (moment := read_time(at)) is not None:
-        return ListPosition(cursor=listing.cursor_at_time(reading_session(), moment, slot), at=at)
+    if not target.isdigit() and (moment := read_time(target)) is not None:
+        return ListPosition(
+            cursor=listing.cursor_at_time(reading_session(), moment, slot), at=target
+        )
     with suppress(ValueError):
-        cursor = listing.cursor_at_lsn(reading_session(), LSN.parse(at), slot)
-        return ListPosition(cursor=cursor, at=at, choose_first=True)
-    row = next(iter(matching_transactions(at, slot)), None)
+        cursor = listing.cursor_at_lsn(reading_session(), LSN.parse(target), slot)
+        return ListPosition(cursor=cursor, at=target, choose_first=True)
+    row = next(iter(matching_transactions(target, slot)), None)
     if row is None:
-        return ListPosition(at=at, found=False)
+        return ListPosition(at=target, found=False)
     moment = row.commit_time or row.ended_at or row.stored_at or row.received_at
     cursor = listing.cursor_at_time(reading_session(), moment, slot)
     if row.commit_seq is not None:
         cursor.seqs[row.incarnation_id] = row.commit_seq + 1
     elif row.stored_at is not None:
         cursor.ended[row.incarnation_id] = (row.stored_at, row.pk + 1)
-    return ListPosition(cursor=cursor, at=at, chosen=row.pk)
+    return ListPosition(cursor=cursor, at=target, chosen=row.pk)
 
 
 def read_page(
-    words: QueryDict, slot: Slot | None, several: bool, names: Sequence[str] = ()
+    params: QueryDict, slot: Slot | None, several: bool, slot_names: Sequence[str] = ()
 ) -> TransactionsPage:
-    """Read the page; ``names`` are the slots to choose from, if there are several."""
-    wanted = wanted_of(words)
-    place = place_of(words, wanted.slot)
-    found = listing.find_transactions(
+    """Read the page; ``slot_names`` are the slots to choose from, if there are several."""
+    filter_ = wanted_of(params)
+    position = place_of(params, filter_.slot)
+    results = listing.find_transactions(
         reading_session(),
-        wanted,
-        cursor=place.cursor,
-        backwards=place.backwards,
+        filter_,
+        cursor=position.cursor,
+        backwards=position.backwards,
         limit=PAGE_ROWS,
         budget_seconds=_BUDGET_SECONDS,
         tables_most=_TABLES_LIMIT,
     )
-    if place.choose_first and found.rows:
-        place.chosen = found.rows[0].id
-    lines = transaction_lines(found.rows, found.slots, found.tables, place.chosen)
+    if position.choose_first and results.rows:
+        position.chosen = results.rows[0].id
+    lines = transaction_lines(results.rows, results.slots, results.tables, position.chosen)
     page = TransactionsPage(
-        wanted=wanted,
-        place=place,
+        wanted=filter_,
+        place=position,
         slot=slot,
         lines=[*lines],
-        found=found,
-        tables=sorted({table_word(*name) for name in found.tables.values()} | {*wanted.tables}),
+        found=results,
+        tables=sorted({table_word(*name) for name in results.tables.values()} | {*filter_.tables}),
         several=several,
-        operations=[_operation(wanted, letter) for letter in OPERATIONS],
-        words=filter_text(wanted),
-        more_set=sum(1 for name in MORE_WORDS if wanted.words().get(name)),
-        slots=[(name, list_url(wanted, slot=name)) for name in ("", *names)] if names else [],
+        operations=[_operation_link(filter_, letter) for letter in OPERATIONS],
+        words=filter_text(filter_),
+        more_set=sum(1 for name in MORE_WORDS if filter_.words().get(name)),
+        slots=[(name, list_url(filter_, slot=name)) for name in ("", *slot_names)]
+        if slot_names
+        else [],
     )
     if slot is not None and lines:
         page.lines = with_markers(lines, slot.pk, newest=page.at_newest)
     if not lines:
-        page.nothing = _nothing_found(wanted, slot, complete=found.complete)
+        page.nothing = _nothing_found(filter_, slot, complete=results.complete)
     return page
 
 
-def _nothing_found(wanted: TransactionFilter, slot: Slot | None, *, complete: bool) -> NothingFound:
+def _nothing_found(
+    filter_: TransactionFilter, slot: Slot | None, *, complete: bool
+) -> NothingFound:
     """Read what the record covers, which an empty list shows as an explanation."""
     session = reading_session()
     return NothingFound(
-        unknown_tables=unknown_tables(session, wanted.tables, str(slot or "")),
+        unknown_tables=unknown_tables(session, filter_.tables, str(slot or "")),
         coverage=None if slot is None else coverage_of(session, slot),
         deleted_until=last_deleted_day(session),
-        nearest=_nearest(wanted) if complete else None,
+        nearest=_nearest_before_start(filter_) if complete else None,
     )
 
 
-def _operation(wanted: TransactionFilter, letter: str) -> OperationLink:
-    everything = wanted.ops == OPERATIONS
-    chosen = "" if everything else wanted.ops
-    turned = chosen.replace(letter, "") if letter in chosen else chosen + letter
+def _operation_link(filter_: TransactionFilter, letter: str) -> OperationLink:
+    shows_all = filter_.ops == OPERATIONS
+    letters = "" if shows_all else filter_.ops
+    switched = letters.replace(letter, "") if letter in letters else letters + letter
     return OperationLink(
         letter=letter,
         name=OPERATIONS_MANY[letter],
-        on=letter in wanted.ops,
-        url=list_url(wanted, ops="".join(one for one in OPERATIONS if one in turned)),
+        on=letter in filter_.ops,
+        url=list_url(
+            filter_, ops="".join(operation for operation in OPERATIONS if operation in switched)
+        ),
     )
 
 
-def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
+def _nearest_before_start(filter_: TransactionFilter) -> TransactionLine | None:
     """Return the last transaction before the filter's start time that matches otherwise."""
     # Without a start time, the search has already covered everything before the end.
-    if wanted.since_at is None:
+    if filter_.since_at is None:
         return None
-    found = listing.find_transactions(
+    results = listing.find_transactions(
         reading_session(),
-        replace(wanted, since="", until=wanted.since),
+        replace(filter_, since="", until=filter_.since),
         limit=1,
         budget_seconds=_BUDGET_SECONDS,
     )
-    lines = transaction_lines(found.rows, found.slots)
+    lines = transaction_lines(results.rows, results.slots)
     return lines[0] if lines else None
 
 
@@ -293,8 +302,8 @@ def transactions(request: HttpRequest) -> HttpResponse:
     """Show the list of transactions, and record the search."""
     views = list(fleet_of(request).slots)
     if not views:
-        does = "lists every stored transaction"
-        return no_record(request, "Transactions", "No transactions yet.", does)
+        description = "lists every stored transaction"
+        return no_record(request, "Transactions", "No transactions yet.", description)
     name = request.GET.get("slot", "")
     slot = next((view.slot for view in views if str(view.slot) == name), None)
     if slot is None and name:
@@ -303,8 +312,8 @@ def transactions(request: HttpRequest) -> HttpResponse:
         slot = views[0].slot
         # Set the header's scope to the only slot, even if the address does not name it.
         scope_to(request, slot)
-    names = sorted(str(view.slot) for view in views) if len(views) > 1 else []
-    page = read_page(request.GET, slot, several=slot is None, names=names)
+    slot_names = sorted(str(view.slot) for view in views) if len(views) > 1 else []
+    page = read_page(request.GET, slot, several=slot is None, slot_names=slot_names)
     searched_transactions(page.wanted, None if slot is None else slot.source_id)
     content = {"page": page, "saved": saved_filters(request, "transactions")}
     return render(request, "transactions/transactions.html", content)

@@ -29,7 +29,7 @@ from replview.ui.changes.stages import LifecycleDrawing, lifecycle_of
 from replview.ui.component_html import OPERATIONS, grade_kind
 
 #: Number of changes that are read for the timeline's marks.
-_SPOTS = 300
+_TIMELINE_CHANGES = 300
 #: Most tables listed beside the changes; a transaction may change thousands.
 _TABLES_SHOWN = 100
 
@@ -112,16 +112,16 @@ class TransactionPage:
     not_undone: str
 
 
-def read_page(words: QueryDict, row: TransactionRow, slot: Slot) -> TransactionPage:
+def read_page(params: QueryDict, row: TransactionRow, slot: Slot) -> TransactionPage:
     """Read the page of a transaction as the query parameters ask for it."""
-    shown = Shown.from_words(words)
+    shown = Shown.from_words(params)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
     staged = row.streamed or row.gid
     transitions = transitions_of(reading_session(), [row.id]).get(row.id, ()) if staged else ()
     entries = table_entries(row, names, shown)
     relations = {e.value: e.relation_id for e in entries if e.relation_id is not None}
-    spots, last = first_spots(reading_session(), row.id, _SPOTS)
-    changes = read_changes(row, slot, shown, relations, last)
+    spots, last_seq = first_spots(reading_session(), row.id, _TIMELINE_CHANGES)
+    changes = read_changes(row, slot, shown, relations, last_seq)
     of_table = table_of(entries)
     return TransactionPage(
         slot=slot,
@@ -136,8 +136,9 @@ def read_page(words: QueryDict, row: TransactionRow, slot: Slot) -> TransactionP
         entries=entries[:_TABLES_SHOWN],
         more_entries=max(len(entries) - _TABLES_SHOWN, 0),
         changes=changes,
-        blocks=[b for b in changes.blocks if not (shown.only_changed and b.changed_nothing)],
-        choices=_choices(shown, "S" if row.state == "snapshot" else "IUDTM"),
+        blocks=[block for block in changes.blocks
+                if not (shown.only_changed and block.changed_nothing)],
+        choices=_display_choices(shown, "S" if row.state == "snapshot" else "IUDTM"),
         actors=[(part, grade_kind(part["grade"]), actor_url(slot, part["actor"] or ""))
                 for part in row.parts],
         coverage_url=slot_page_url(slot),
@@ -149,11 +150,11 @@ def read_page(words: QueryDict, row: TransactionRow, slot: Slot) -> TransactionP
         of_table=of_table,
         neighbours=_neighbours(row, of_table),
         apart=apart_words(row, slot),
-        not_undone=_not_undone(row, changes),
+        not_undone=_undo_problem(row, changes),
     )  # fmt: skip
 
 
-def _choices(shown: Shown, letters: str) -> DisplayChoices:
+def _display_choices(shown: Shown, letters: str) -> DisplayChoices:
     return DisplayChoices(
         ops=[
             (
@@ -179,47 +180,53 @@ def read_changes(
     slot: Slot,
     shown: Shown,
     relations: Mapping[str, int],
-    last: int | None = None,
+    last_seq: int | None = None,
 ) -> ChangesPage:
-    """Read one page of filtered changes; ``last`` is the last change's number, if known."""
-    kept = bool(row.aborted_changes) and slot.keep_aborted
-    wanted = shown.change_filter(relations, with_aborted=kept)
+    """Read one page of filtered changes; ``last_seq`` is the last change's number, if known."""
+    with_aborted = bool(row.aborted_changes) and slot.keep_aborted
+    change_filter = shown.change_filter(relations, with_aborted=with_aborted)
     backwards = shown.before is not None
-    if wanted is None:
+    if change_filter is None:
         return ChangesPage(no_table=True)
-    found = read_changes_page(
-        reading_session(), row.id, wanted, after=shown.after, before=shown.before,
-        limit=PAGE_CHANGES, last=last,
+    change_page = read_changes_page(
+        reading_session(), row.id, change_filter, after=shown.after, before=shown.before,
+        limit=PAGE_CHANGES, last=last_seq,
     )  # fmt: skip
     not_undone = transaction_text.NOT_UNDONE.get(row.state, "")
-    blocks = blocks_of(found.rows, all_columns=shown.all_columns, not_undone=not_undone)
+    blocks = blocks_of(change_page.rows, all_columns=shown.all_columns, not_undone=not_undone)
     hidden = sum(block.changed_nothing for block in blocks) if shown.only_changed else 0
-    made = ChangesPage(blocks, hidden=hidden, searched_to=found.searched_to, backwards=backwards)
+    page = ChangesPage(
+        blocks, hidden=hidden, searched_to=change_page.searched_to, backwards=backwards
+    )
     at_first = not shown.after and not backwards
-    made.whole = at_first and not shown.filtered and not found.more and found.searched_to is None
-    _place(made, found, shown, at_first)
-    return made
+    page.whole = (
+        at_first and not shown.filtered and not change_page.more and change_page.searched_to is None
+    )
+    _add_addresses(page, change_page, shown, at_first)
+    return page
 
 
-def _place(made: ChangesPage, found: ChangePage, shown: Shown, at_first: bool) -> None:
-    backwards = made.backwards
-    first_seq = found.rows[0].seq if found.rows else None
-    last_seq = found.rows[-1].seq if found.rows else None
-    if found.searched_to is not None:
-        word = "before" if backwards else "after"
-        made.go_on = shown.query_at(**{word: found.searched_to})
+def _add_addresses(
+    page: ChangesPage, change_page: ChangePage, shown: Shown, at_first: bool
+) -> None:
+    backwards = page.backwards
+    first_seq = change_page.rows[0].seq if change_page.rows else None
+    last_seq = change_page.rows[-1].seq if change_page.rows else None
+    if change_page.searched_to is not None:
+        param = "before" if backwards else "after"
+        page.go_on = shown.query_at(**{param: change_page.searched_to})
     if backwards:
-        if found.more and first_seq is not None:
-            made.earlier = shown.query_at(before=first_seq)
+        if change_page.more and first_seq is not None:
+            page.earlier = shown.query_at(before=first_seq)
         if "end" not in shown.place():
-            made.later = shown.query_at(after=last_seq or (shown.before or 1) - 1)
+            page.later = shown.query_at(after=last_seq or (shown.before or 1) - 1)
     else:
-        if found.more and last_seq is not None:
-            made.later = shown.query_at(after=last_seq)
+        if change_page.more and last_seq is not None:
+            page.later = shown.query_at(after=last_seq)
         if not at_first:
-            made.earlier = shown.query_at(before=first_seq or shown.after + 1)
-    made.first = shown.query_at() if made.earlier else ""
-    made.last = shown.query_at(end="last") if made.later or made.go_on else ""
+            page.earlier = shown.query_at(before=first_seq or shown.after + 1)
+    page.first = shown.query_at() if page.earlier else ""
+    page.last = shown.query_at(end="last") if page.later or page.go_on else ""
 
 
 def _neighbours(row: TransactionRow, table: TableEntry | None) -> Neighbours | None:
@@ -228,18 +235,22 @@ def _neighbours(row: TransactionRow, table: TableEntry | None) -> Neighbours | N
     return neighbours_of(reading_session(), row.incarnation_id, row.commit_seq, table.relation_id)
 
 
-def _not_undone(row: TransactionRow, changes: ChangesPage) -> str:
+def _undo_problem(row: TransactionRow, changes: ChangesPage) -> str:
     """Return why the whole transaction cannot be undone; empty if nothing prevents it."""
     if problem := transaction_text.NOT_UNDONE.get(row.state):
         return problem
-    counted = row.inserts + row.updates + row.deletes + row.truncates
-    if not counted:
+    row_changes = row.inserts + row.updates + row.deletes + row.truncates
+    if not row_changes:
         return "it changed no row"
-    if counted > MOST_CHANGES:
+    if row_changes > MOST_CHANGES:
         return f"it has more than {MOST_CHANGES:,} changes"
-    problems = [b for b in changes.blocks if b.undo_problem and not b.aborted and b.op in "IUDT"]
-    if problems:
-        return f"change {problems[0].seq:,}: {problems[0].undo_problem}"
+    blocking = [
+        block
+        for block in changes.blocks
+        if block.undo_problem and not block.aborted and block.op in "IUDT"
+    ]
+    if blocking:
+        return f"change {blocking[0].seq:,}: {blocking[0].undo_problem}"
     return ""
 
 
@@ -260,10 +271,10 @@ def empty_words(row: TransactionRow, shown: Shown, changes: ChangesPage) -> dict
         why = f"This transaction has no change of {shown.table}."
         return {"title": "Not touched", "why": why}
     if shown.filtered:
-        title, which = "Nothing passes", "of this transaction"
+        title, scope = "Nothing passes", "of this transaction"
         if changes.searched_to is not None:
-            title, which = "Nothing yet", "that was searched"
-        return {"title": title, "why": f"No change {which} matches this filter."}
+            title, scope = "Nothing yet", "that was searched"
+        return {"title": title, "why": f"No change {scope} matches this filter."}
     reasons = {
         "receiving": "Loading its first changes.",
         "streaming": "Loading its first changes.",
@@ -280,7 +291,7 @@ def apart_words(row: TransactionRow, slot: Slot) -> list[str]:
     """Return a sentence for each thing the transaction did that is not among its changes."""
     if row.state in ("snapshot", "message") or not row.aborted_changes:
         return []
-    kept = ": hidden, and deleted once the transaction has ended"
+    treatment = ": hidden, and deleted once the transaction has ended"
     if slot.keep_aborted:
-        kept = ": shown among the changes, struck through"
-    return [f"{plural(row.aborted_changes, 'change')} rolled back to a savepoint{kept}."]
+        treatment = ": shown among the changes, struck through"
+    return [f"{plural(row.aborted_changes, 'change')} rolled back to a savepoint{treatment}."]

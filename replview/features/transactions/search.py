@@ -19,7 +19,7 @@ from replview.store.read.transactions.transaction_filter import read_time
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
 
-_NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
+_HIDDEN_STATES = (Transaction.State.DISCARDED, Transaction.State.COPYING)
 #: Most transactions that are offered when an xid, a gid or an LSN matches several.
 MOST_MATCHES = 20
 
@@ -30,30 +30,36 @@ def matching_transactions(text: str, slot: str = "") -> list[Transaction]:
     An LSN matches in each slot the first commit at or after it; exact matches come first. ``slot``
     (``source/name``) limits the search; empty searches all slots.
     """
-    shown = Transaction.objects.exclude(state__in=_NOT_SHOWN)
+    shown = Transaction.objects.exclude(state__in=_HIDDEN_STATES)
     shown = shown.select_related("incarnation__slot__source")
     if slot:
         places = incarnation_places(reading_session(), slot)
-        shown = shown.filter(incarnation__in=[one.id for one in places])
+        shown = shown.filter(incarnation__in=[place.id for place in places])
     newest = shown.order_by("-id")
     xid = whole_number(text, digits=10)
-    found = list(newest.filter(gid=text)[:MOST_MATCHES])
-    if not found and xid is not None:
-        found = list(newest.filter(xid=xid)[:MOST_MATCHES])
-    return found or _at_lsn(text, slot, newest)
+    transactions = list(newest.filter(gid=text)[:MOST_MATCHES])
+    if not transactions and xid is not None:
+        transactions = list(newest.filter(xid=xid)[:MOST_MATCHES])
+    return transactions or _transactions_at_lsn(text, slot, newest)
 
 
-def _at_lsn(text: str, slot: str, among: QuerySet[Transaction]) -> list[Transaction]:
+def _transactions_at_lsn(
+    text: str, slot: str, candidates: QuerySet[Transaction]
+) -> list[Transaction]:
     """Return for each slot the first commit at or after the LSN, in its newest incarnation."""
     try:
         lsn = LSN.parse(text)
     except ValueError:
         return []
-    first = first_seqs_from_lsn(reading_session(), slot, lsn)
-    places = [Q(incarnation=incarnation, commit_seq=seq) for incarnation, seq in first.items()]
-    rows = among.filter(reduce(or_, places)) if places else []
-    newest = {row.incarnation.slot_id: row for row in sorted(rows, key=lambda r: r.incarnation_id)}
-    return sorted(newest.values(), key=lambda row: lsn not in (row.commit_lsn, row.end_lsn))
+    first_seqs = first_seqs_from_lsn(reading_session(), slot, lsn)
+    conditions = [
+        Q(incarnation=incarnation, commit_seq=seq) for incarnation, seq in first_seqs.items()
+    ]
+    rows = candidates.filter(reduce(or_, conditions)) if conditions else []
+    newest_by_slot = {
+        row.incarnation.slot_id: row for row in sorted(rows, key=lambda match: match.incarnation_id)
+    }
+    return sorted(newest_by_slot.values(), key=lambda row: lsn not in (row.commit_lsn, row.end_lsn))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +85,13 @@ def search(request: HttpRequest) -> HttpResponse:
     if not text:
         return redirect("overview")
     slot = request.GET.get("slot", "")
-    found = matching_transactions(text, slot) or (matching_transactions(text) if slot else [])
-    if len(found) == 1:
-        return redirect("transaction", transaction_id=found[0].pk)
-    if found:
-        matches = Matches(text=text, found=found)
+    transactions = matching_transactions(text, slot) or (
+        matching_transactions(text) if slot else []
+    )
+    if len(transactions) == 1:
+        return redirect("transaction", transaction_id=transactions[0].pk)
+    if transactions:
+        matches = Matches(text=text, found=transactions)
         return render(request, "transactions/search/several.html", {"page": matches})
     if not text.isdigit() and read_time(text) is not None:
         query = urlencode({**({"slot": slot} if slot else {}), "at": text}, safe="/:")

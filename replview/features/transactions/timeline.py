@@ -13,12 +13,12 @@ from replview.store.read.rows import TransactionRow
 from replview.text.formats import age_words, bytes_words, short_words
 
 #: Most changes that get a mark.
-_MOST_SPOTS = 6
+_MOST_MARKED = 6
 #: The end of the WAL part, the least distance between two marks, and the least distance of the
 #: first change from the start, whose text is on its right; in percent of the width.
 _WAL_END = 78.0
-_LEAST = 10.0
-_BEGIN = 12.0
+_LEAST_DISTANCE = 10.0
+_LEAST_START = 12.0
 _NAME_CHARACTERS = 16
 
 
@@ -60,7 +60,7 @@ class Timeline:
 def timeline_of(
     row: TransactionRow,
     spots: Sequence[Spot],
-    names: Mapping[int, tuple[str, str]],
+    table_names: Mapping[int, tuple[str, str]],
     transitions: Iterable[Any],
 ) -> Timeline | None:
     """Return the timeline; None for a message, a baseline, a skip, or an unknown start."""
@@ -71,66 +71,68 @@ def timeline_of(
     end_text = prepare or row.commit_lsn
     end = int(LSN.parse(str(end_text))) if end_text else None
     open_ = row.state in ("receiving", "streaming")
-    made = Timeline(open=open_, ended_badly=row.state in ("aborted", "rolled back"))
-    made.wal_end = 100.0 if open_ else _WAL_END
-    made.marks = [TimelineMark(left=0.0, word="first record", detail=row.first_lsn, anchor="start")]
-    made.marks += _spot_marks(spots, names, first, end, made.wal_end)
-    made.marks += _end_marks(row)
-    return made
+    timeline = Timeline(open=open_, ended_badly=row.state in ("aborted", "rolled back"))
+    timeline.wal_end = 100.0 if open_ else _WAL_END
+    timeline.marks = [
+        TimelineMark(left=0.0, word="first record", detail=row.first_lsn, anchor="start")
+    ]
+    timeline.marks += _spot_marks(spots, table_names, first, end, timeline.wal_end)
+    timeline.marks += _end_marks(row)
+    return timeline
 
 
 def _spot_marks(
     spots: Sequence[Spot],
-    names: Mapping[int, tuple[str, str]],
+    table_names: Mapping[int, tuple[str, str]],
     first: int,
     end: int | None,
     wal_end: float,
 ) -> list[TimelineMark]:
-    chosen = _chosen(spots)
-    if not chosen:
+    marked = _marked_spots(spots)
+    if not marked:
         return []
     # Scale to the later of the end and the last change.
-    reach = max(end or 0, chosen[-1].lsn) - first
-    lefts = [wal_end * (spot.lsn - first) / reach if reach > 0 else 0.0 for spot in chosen]
+    wal_bytes = max(end or 0, marked[-1].lsn) - first
+    lefts = [wal_end * (spot.lsn - first) / wal_bytes if wal_bytes > 0 else 0.0 for spot in marked]
     return [
         TimelineMark(
             left=left,
-            word=_name(spot, names),
+            word=_short_table_name(spot, table_names),
             detail=f"+{bytes_words(max(spot.lsn - first, 0))}",
             op=spot.op,
             seq=spot.seq,
             ring=False,
         )
-        for left, spot in zip(_spread(lefts, wal_end - _LEAST), chosen, strict=True)
+        for left, spot in zip(_spread_out(lefts, wal_end - _LEAST_DISTANCE), marked, strict=True)
     ]
 
 
-def _chosen(spots: Sequence[Spot]) -> list[Spot]:
+def _marked_spots(spots: Sequence[Spot]) -> list[Spot]:
     """Return all changes if there is room, else the first change of each table."""
-    rows = [spot for spot in spots if spot.op != "M"]
-    first_of: dict[int | None, Spot] = {}
-    for spot in rows:
-        first_of.setdefault(spot.relation_id, spot)
-    chosen = list(first_of.values())[:_MOST_SPOTS]
-    if len(rows) <= _MOST_SPOTS:
-        chosen = rows
-    return sorted(chosen, key=lambda spot: spot.seq)
+    row_changes = [spot for spot in spots if spot.op != "M"]
+    first_by_relation: dict[int | None, Spot] = {}
+    for spot in row_changes:
+        first_by_relation.setdefault(spot.relation_id, spot)
+    marked = list(first_by_relation.values())[:_MOST_MARKED]
+    if len(row_changes) <= _MOST_MARKED:
+        marked = row_changes
+    return sorted(marked, key=lambda spot: spot.seq)
 
 
-def _spread(lefts: list[float], right: float) -> list[float]:
+def _spread_out(lefts: list[float], right: float) -> list[float]:
     """Return the positions in order, far enough apart to be read, and close to the originals."""
     placed: list[float] = []
     for left in lefts:
-        placed.append(max(left, (placed[-1] + _LEAST) if placed else _BEGIN))
+        placed.append(max(left, (placed[-1] + _LEAST_DISTANCE) if placed else _LEAST_START))
     limit = right
     for number in range(len(placed) - 1, -1, -1):
         placed[number] = round(min(placed[number], limit), 2)
-        limit = placed[number] - _LEAST
+        limit = placed[number] - _LEAST_DISTANCE
     return placed
 
 
-def _name(spot: Spot, names: Mapping[int, tuple[str, str]]) -> str:
-    _, name = names.get(spot.relation_id or 0, ("", "unknown"))
+def _short_table_name(spot: Spot, table_names: Mapping[int, tuple[str, str]]) -> str:
+    _, name = table_names.get(spot.relation_id or 0, ("", "unknown"))
     return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 1]}…"
 
 
@@ -144,10 +146,10 @@ def _end_marks(row: TransactionRow) -> list[TimelineMark]:
         )
         left = 89.0
     if row.state in ("receiving", "streaming", "prepared"):
-        open_ = TimelineMark(
+        open_mark = TimelineMark(
             left=100.0, word="open", detail="no end yet", anchor="end", in_wal=False
         )
-        return [*marks, open_]
+        return [*marks, open_mark]
     end = row.commit_time or row.ended_at
     if end is None:
         return [

@@ -6,18 +6,18 @@ from replview.features.transactions import list_page as transactions
 from replview.features.transactions import views as transaction
 from replview.ui import saved_filters
 
-_ONE = "transactions/<int:transaction_id>/"
-_CHANGE = f"{_ONE}changes/<int:seq>/"
+_TRANSACTION = "transactions/<int:transaction_id>/"
+_CHANGE = f"{_TRANSACTION}changes/<int:seq>/"
 
 urlpatterns = [
     path("transactions/", transactions.transactions, name="transactions"),
     path("saved/<str:page>/", saved_filters.save, name="saved-filter-save"),
     path("saved/<int:filter_id>/delete/", saved_filters.delete, name="saved-filter-delete"),
-    path(_ONE, transaction.transaction_page, name="transaction"),
-    path(f"{_ONE}drawer/", transaction.drawer, name="transaction-drawer"),
-    path(f"{_ONE}changes/", transaction.changes, name="transaction-changes"),
-    path(f"{_ONE}coverage/", transaction.coverage, name="transaction-coverage"),
-    path(f"{_ONE}undo/", transaction.undo_all, name="transaction-undo"),
+    path(_TRANSACTION, transaction.transaction_page, name="transaction"),
+    path(f"{_TRANSACTION}drawer/", transaction.drawer, name="transaction-drawer"),
+    path(f"{_TRANSACTION}changes/", transaction.changes, name="transaction-changes"),
+    path(f"{_TRANSACTION}coverage/", transaction.coverage, name="transaction-coverage"),
+    path(f"{_TRANSACTION}undo/", transaction.undo_all, name="transaction-undo"),
     path(f"{_CHANGE}value/", transaction.value, name="transaction-value"),
     path(f"{_CHANGE}json/", transaction.as_json, name="transaction-change-json"),
     path(f"{_CHANGE}sql/", transaction.as_sql, name="transaction-change-sql"),

@@ -78,7 +78,7 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     try:
         row = find_transaction(transaction_id)
     except Http404:
-        return _not_there(request, transaction_id)
+        return _missing_transaction(request, transaction_id)
     slot = read_slot(row, fleet_of(request))
     # Set the header's scope to the transaction's slot, whatever the address says.
     scope_to(request, slot)
@@ -86,31 +86,31 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     return render(request, "transactions/transaction.html", content)
 
 
-def _not_there(request: HttpRequest, transaction_id: int) -> HttpResponse:
+def _missing_transaction(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """Show the archived transaction, redirect to its successor, or say that it was deleted."""
     # The source of a deleted transaction is unknown, so tell only accounts that see all sources.
     limited = seen_sources() is not None
-    day = None if limited else deleted_day_of(reading_session(), transaction_id)
-    if day is not None and (place := place_of(transaction_id)) is not None:
-        return archived_transaction(request, place, request.path)
-    again, discarded_at = received_anew(transaction_id)
-    if again is not None:
-        return redirect("transaction", again)
-    gone = {"deleted_day": day, "discarded_at": discarded_at}
-    return render(request, "404.html", gone, status=404)
+    deleted_day = None if limited else deleted_day_of(reading_session(), transaction_id)
+    if deleted_day is not None and (archived_place := place_of(transaction_id)) is not None:
+        return archived_transaction(request, archived_place, request.path)
+    successor_id, discarded_at = received_anew(transaction_id)
+    if successor_id is not None:
+        return redirect("transaction", successor_id)
+    context = {"deleted_day": deleted_day, "discarded_at": discarded_at}
+    return render(request, "404.html", context, status=404)
 
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction})
 def coverage(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """Show the coverage around a transaction, which its page loads afterwards."""
-    found = coverage_of(reading_session(), read_slot(find_transaction(transaction_id)))
-    return render(request, "transactions/_coverage.html", {"coverage": found})
+    slot_coverage = coverage_of(reading_session(), read_slot(find_transaction(transaction_id)))
+    return render(request, "transactions/_coverage.html", {"coverage": slot_coverage})
 
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """Show a transaction in the drawer of the live page."""
-    page = read_drawer(find_transaction(transaction_id), _after(request))
+    page = read_drawer(find_transaction(transaction_id), _after_seq(request))
     scope_to(request, page.changes.slot)
     content = {"heading": page.heading, "lifecycle": page.lifecycle, **named_fields(page.changes)}
     return render(request, "live_page/_drawer.html", content)
@@ -120,11 +120,11 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
 def changes(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """Show the next changes of a transaction in a drawer."""
     row = find_transaction(transaction_id)
-    page = changes_page(row, read_slot(row), _after(request))
+    page = changes_page(row, read_slot(row), _after_seq(request))
     return render(request, "ui/changes/_list.html", named_fields(page))
 
 
-def _after(request: HttpRequest) -> int:
+def _after_seq(request: HttpRequest) -> int:
     return Params(request.GET).number("after", digits=9) or 0
 
 
@@ -133,26 +133,26 @@ def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """Return one whole value; ``side`` is old, new, or before (derived from earlier changes)."""
     side, column = request.GET.get("side", ""), request.GET.get("column", "")
     if side == "before":
-        change = _change(transaction_id, seq)
-        before = before_images(reading_session(), [change]).get((transaction_id, seq))
-        text = None if before is None else before.image.get(column)
+        change = _read_change(transaction_id, seq)
+        before_image = before_images(reading_session(), [change]).get((transaction_id, seq))
+        text = None if before_image is None else before_image.image.get(column)
         text = text if isinstance(text, str) else None
     else:
         text = value_of(reading_session(), transaction_id, seq, side, column)
     if text is None:
         raise Http404("no such value")
     viewed(rows=1, transaction=transaction_id, seq=seq)
-    return _plain(text, "value.txt")
+    return _text_response(text, "value.txt")
 
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """Return a change as JSON."""
-    change = _change(transaction_id, seq)
+    change = _read_change(transaction_id, seq)
     row = find_transaction(transaction_id)
     incarnation = SlotIncarnation.objects.select_related("slot").get(pk=row.incarnation_id)
     record = RecordWriter(reading_session(), incarnation.slot).record((row, change))
-    return _plain(json.dumps(record, ensure_ascii=False, indent=2) + "\n", "change.json")
+    return _text_response(json.dumps(record, ensure_ascii=False, indent=2) + "\n", "change.json")
 
 
 @page(
@@ -163,12 +163,12 @@ def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse
 )
 def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """Return the SQL statement that repeats a change, or the reason that there is none."""
-    change = _change(transaction_id, seq)
-    made = change_as_sql(
+    change = _read_change(transaction_id, seq)
+    statement = change_as_sql(
         change, before_images(reading_session(), [change]).get((transaction_id, seq))
     )
-    note_copied("the SQL of a change", made.sql, transaction_id, seq)
-    return _statement(made.sql, f"No SQL: {made.reason}.", "change.sql")
+    note_copied("the SQL of a change", statement.sql, transaction_id, seq)
+    return _statement_response(statement.sql, f"No SQL: {statement.reason}.", "change.sql")
 
 
 @page(
@@ -180,11 +180,17 @@ def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
 def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """Return the SQL statement that undoes a change, or the reason that there is none."""
     if problem := NOT_UNDONE.get(find_transaction(transaction_id).state):
-        return _statement(None, f"No undo: {problem}.", "undo.sql")
-    change = _change(transaction_id, seq)
-    made = undo_sql(change, before_images(reading_session(), [change]).get((transaction_id, seq)))
-    note_copied("the SQL that undoes a change", made.sql, transaction_id, seq)
-    return _statement(_warned(made.sql, [change]), f"No undo: {made.reason}.", "undo.sql")
+        return _statement_response(None, f"No undo: {problem}.", "undo.sql")
+    change = _read_change(transaction_id, seq)
+    statement = undo_sql(
+        change, before_images(reading_session(), [change]).get((transaction_id, seq))
+    )
+    note_copied("the SQL that undoes a change", statement.sql, transaction_id, seq)
+    return _statement_response(
+        _with_alteration_comments(statement.sql, [change]),
+        f"No undo: {statement.reason}.",
+        "undo.sql",
+    )
 
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=(*ROWS, Action.COPIED_SQL))
@@ -200,31 +206,31 @@ def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
     if changes is None:
         problem = "its changes are too long to be copied"
     if problem:
-        return _statement(None, f"No undo: {problem}.", "undo.sql")
+        return _statement_response(None, f"No undo: {problem}.", "undo.sql")
     changes = changes or []
-    made = undo_transaction(
+    script = undo_transaction(
         changes, before_images(reading_session(), changes), name=row.gid or str(row.xid or "")
     )
     viewed_changes(changes)
-    note_copied("the SQL that undoes a transaction", made.sql, transaction_id)
-    reasons = "\n".join(made.reasons)
-    sql = _warned(made.sql, changes)
-    return _statement(sql, f"No undo of the whole transaction:\n{reasons}", "undo.sql")
+    note_copied("the SQL that undoes a transaction", script.sql, transaction_id)
+    reasons = "\n".join(script.reasons)
+    sql = _with_alteration_comments(script.sql, changes)
+    return _statement_response(sql, f"No undo of the whole transaction:\n{reasons}", "undo.sql")
 
 
-def _warned(sql: str | None, changes: list[ChangeRow]) -> str | None:
+def _with_alteration_comments(sql: str | None, changes: list[ChangeRow]) -> str | None:
     """Prepend comments about later alterations of the tables' columns."""
     return sql and "".join(map(comment, altered_since(reading_session(), changes))) + sql
 
 
-def note_copied(what: str, sql: str | None, transaction_id: int, seq: int | None = None) -> None:
+def note_copied(subject: str, sql: str | None, transaction_id: int, seq: int | None = None) -> None:
     """Record that SQL was copied, with the change's place but without the SQL itself."""
     if sql is not None:
-        facts = {"transaction": transaction_id} | ({} if seq is None else {"seq": seq})
-        note(Action.COPIED_SQL, subject=what, details=facts)
+        details = {"transaction": transaction_id} | ({} if seq is None else {"seq": seq})
+        note(Action.COPIED_SQL, subject=subject, details=details)
 
 
-def _change(transaction_id: int, seq: int) -> ChangeRow:
+def _read_change(transaction_id: int, seq: int) -> ChangeRow:
     """Return one whole change. Raises ``Http404``."""
     row = find_transaction(transaction_id)
     change = one_change(reading_session(), row.id, seq) if seq < 1 << 31 else None
@@ -236,14 +242,14 @@ def _change(transaction_id: int, seq: int) -> ChangeRow:
     return change
 
 
-def _statement(sql: str | None, refusal: str, name: str) -> HttpResponse:
+def _statement_response(sql: str | None, refusal: str, name: str) -> HttpResponse:
     if sql is None:
-        return _plain(f"{refusal}\n", "refused.txt", status=REFUSED)
-    return _plain(f"{sql}\n", name)
+        return _text_response(f"{refusal}\n", "refused.txt", status=REFUSED)
+    return _text_response(f"{sql}\n", name)
 
 
-def _plain(text: str, name: str, *, status: int = 200) -> HttpResponse:
-    answer = HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
+def _text_response(text: str, name: str, *, status: int = 200) -> HttpResponse:
+    response = HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
     # With this name and the type text/plain no browser renders the values as a page.
-    answer["Content-Disposition"] = f'inline; filename="{name}"'
-    return answer
+    response["Content-Disposition"] = f'inline; filename="{name}"'
+    return response
