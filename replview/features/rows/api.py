@@ -88,29 +88,29 @@ def rows(
     names a change of another one. `key`: `42`, `id=42`, or `a=1, b='x, y'`. `actor`: only changes
     by this actor; `?`: by an unknown one.
     """
-    found = slot_named(slot)
-    of_table, wanted = _row(found, table, key)
+    named_slot = slot_named(slot)
+    table_rows, row_key = _table_and_key(named_slot, table, key)
     page = row_history(
         reading_session(),
-        found,
-        of_table.relation.pk,
-        wanted,
-        change=_change(change),
+        named_slot,
+        table_rows.relation.pk,
+        row_key,
+        change=_parse_change(change),
         cursor=paging.cursor or None,
         limit=paging.limit,
         actor="" if actor == "?" else actor,
         column=column,
         budget_seconds=BUDGET_SECONDS,
     )
-    viewed(relation_ids=of_table.relation_ids, rows=len(page.entries), subject=HISTORY)
+    viewed(relation_ids=table_rows.relation_ids, rows=len(page.entries), subject=HISTORY)
     return {
-        **_named(found, of_table, wanted),
-        "items": [_entry(entry, of_table) for entry in page.entries],
+        **_common_fields(named_slot, table_rows, row_key),
+        "items": [_entry_json(entry, table_rows) for entry in page.entries],
         "older": page.older,
         "complete": page.older is None
         and page.row.begun == "insert"
         and not page.finder.is_keyless,
-        "other_rows": [_other(span) for span in page.others],
+        "other_rows": [_period_json(span) for span in page.others],
     }
 
 
@@ -124,36 +124,38 @@ def as_of(
     All transactions that committed at or before that moment are included. Values that the record
     does not have are in `unknown`.
     """
-    found = slot_named(slot)
-    of_table, wanted = _row(found, table, key)
+    named_slot = slot_named(slot)
+    table_rows, row_key = _table_and_key(named_slot, table, key)
     moment = read_time(at) if at else None
     if at and moment is None:
         raise BadRequest(f"{at[:100]} is not a time", "write at=2026-11-20T07:57:11Z, or at=2h")
-    relation, place = of_table.relation, _lsn(lsn) if lsn else None
+    relation, position = table_rows.relation, _parse_lsn(lsn) if lsn else None
     state = bounded(
-        row_as_of(reading_session(), found, relation.pk, wanted, moment=moment, lsn=place),
-        coverage_of(reading_session(), found, table=(relation.schema, relation.table)),
+        row_as_of(reading_session(), named_slot, relation.pk, row_key, moment=moment, lsn=position),
+        coverage_of(reading_session(), named_slot, table=(relation.schema, relation.table)),
         moment=moment,
-        lsn=place,
+        lsn=position,
     )
-    viewed(relation_ids=of_table.relation_ids, rows=1, subject=AS_OF)
-    known = {"exists": state.exists, "values": dict(state.values)}
-    names = [column["name"] for column in state.version.columns] if state.version else []
+    viewed(relation_ids=table_rows.relation_ids, rows=1, subject=AS_OF)
+    last_known = {"exists": state.exists, "values": dict(state.values)}
+    column_names = [column["name"] for column in state.version.columns] if state.version else []
     return {
-        **_named(found, of_table, wanted),
+        **_common_fields(named_slot, table_rows, row_key),
         "exists": None if state.beyond else state.exists,
         "why": state.beyond or state.why,
-        "values": {} if state.beyond else known["values"],
-        "unknown": dict.fromkeys(names, state.beyond) if state.beyond else dict(state.unknown),
+        "values": {} if state.beyond else last_known["values"],
+        "unknown": dict.fromkeys(column_names, state.beyond)
+        if state.beyond
+        else dict(state.unknown),
         "unknown_since": utc_text(state.unknown_since),
-        "last_known": known if state.beyond else None,
+        "last_known": last_known if state.beyond else None,
         "version": state.version.number if state.version else None,
         "last_xid": state.last.xid if state.last else None,
         "last_commit_time": utc_text(state.last.commit_time) if state.last else None,
     }
 
 
-def _change(text: str) -> tuple[int, int] | None:
+def _parse_change(text: str) -> tuple[int, int] | None:
     if not text:
         return None
     if (name := change_name(text)) is None:
@@ -161,7 +163,7 @@ def _change(text: str) -> tuple[int, int] | None:
     return name
 
 
-def _other(span: KeyPeriod) -> dict[str, object]:
+def _period_json(span: KeyPeriod) -> dict[str, object]:
     """Return the span in which another row had the key, and how it began and ended."""
     first, last = span.events[0], span.events[-1]
     return {
@@ -174,22 +176,24 @@ def _other(span: KeyPeriod) -> dict[str, object]:
     }
 
 
-def _row(slot: Slot, table: str, key: str) -> tuple[TableRows, dict[str, str | None]]:
+def _table_and_key(slot: Slot, table: str, key: str) -> tuple[TableRows, dict[str, str | None]]:
     """Return the table and the key in it. Raises ``Http404`` and ``BadRequest``."""
-    found = tables_named(reading_session(), slot, clean_text(table, 200, strip=False))
-    if found is None:
+    table_rows = tables_named(reading_session(), slot, clean_text(table, 200, strip=False))
+    if table_rows is None:
         raise Http404(f"slot {slot} has no table {table[:100]!r}: see /api/v1/relations")
-    if reason := found.withheld(reading_session()):
+    if reason := table_rows.withheld(reading_session()):
         raise BadRequest(reason, "ask for the table's changes without a key")
     try:
-        typed = parse_key(clean_text(key, strip=False), found.key_columns)
-        return found, found.printed(reading_session(), typed)
+        typed = parse_key(clean_text(key, strip=False), table_rows.key_columns)
+        return table_rows, table_rows.printed(reading_session(), typed)
     except KeyProblem as problem:
         remedy = "write key=42, key=id=42 or key=a=1, b='x, y'"
         raise BadRequest(str(problem), remedy) from None
 
 
-def _named(slot: Slot, table: TableRows, key: Mapping[str, str | None]) -> dict[str, object]:
+def _common_fields(
+    slot: Slot, table: TableRows, key: Mapping[str, str | None]
+) -> dict[str, object]:
     relation = table.relation
     return {
         "slot": str(slot),
@@ -199,7 +203,7 @@ def _named(slot: Slot, table: TableRows, key: Mapping[str, str | None]) -> dict[
     }
 
 
-def _entry(entry: HistoryEntry, table: TableRows) -> dict[str, object]:
+def _entry_json(entry: HistoryEntry, table: TableRows) -> dict[str, object]:
     """Return one change of the row.
 
     ``before_kind`` says how ``before`` is known; ``altered`` names columns missing in it because
@@ -225,7 +229,7 @@ def _entry(entry: HistoryEntry, table: TableRows) -> dict[str, object]:
     }
 
 
-def _lsn(text: str) -> int:
+def _parse_lsn(text: str) -> int:
     try:
         return int(LSN.parse(text))
     except ValueError:

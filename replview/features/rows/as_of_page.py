@@ -101,60 +101,60 @@ def read_as_of(
     finder: RowFinder,
     row: TracedRow,
     start: Start,
-    words: Mapping[str, object],
+    params: Mapping[str, object],
     history: RowHistory,
     coverage: Coverage,
 ) -> AsOf:
     """Return the row as of the moment that the address names (``as_of``, ``before``)."""
 
-    def state(**moment: Any) -> RowState:
+    def state_at(**moment: Any) -> RowState:
         relation, key = finder.table.relation.pk, start.key or {}
-        known = row_as_of(
+        row_state = row_as_of(
             reading_session(), finder.slot, relation, key, finder=finder, row=row, **moment
         )
-        return known if "before" in moment else bounded(known, coverage, **moment)
+        return row_state if "before" in moment else bounded(row_state, coverage, **moment)
 
-    found = AsOf(now=state(), typed=clean_text(words.get("as_of"), 64))
-    _read_moment(found, state, clean_text(words.get("before"), strip=False))
-    last = next((e.step for e in history.entries), None)
-    found.before_last = f"{last.transaction_id}-{last.seq}" if last else ""
-    found.yesterday = f"{timezone.now() - dt.timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
-    _compare(found)
-    _say_known(found)
-    _say_reasons(found)
-    if found.state.exists and start.table is not None:
-        document = orjson.dumps(dict(found.state.values), option=orjson.OPT_INDENT_2)
-        found.json = document.decode()
-        found.sql = _as_sql(found.state, start)
-    keys = finder.table.key_columns
-    if found.state.key and found.state.key not in [tuple(key.values()) for _, key in finder.keys]:
-        pairs = zip(keys, found.state.key, strict=False)
-        found.key_words = ", ".join(f"{name} = {value}" for name, value in pairs)
-    return found
+    as_of = AsOf(now=state_at(), typed=clean_text(params.get("as_of"), 64))
+    _read_moment(as_of, state_at, clean_text(params.get("before"), strip=False))
+    last_step = next((entry.step for entry in history.entries), None)
+    as_of.before_last = f"{last_step.transaction_id}-{last_step.seq}" if last_step else ""
+    as_of.yesterday = f"{timezone.now() - dt.timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
+    _add_columns(as_of)
+    _describe_known_columns(as_of)
+    _group_reasons(as_of)
+    if as_of.state.exists and start.table is not None:
+        document = orjson.dumps(dict(as_of.state.values), option=orjson.OPT_INDENT_2)
+        as_of.json = document.decode()
+        as_of.sql = _insert_statement(as_of.state, start)
+    key_columns = finder.table.key_columns
+    if as_of.state.key and as_of.state.key not in [tuple(key.values()) for _, key in finder.keys]:
+        pairs = zip(key_columns, as_of.state.key, strict=False)
+        as_of.key_words = ", ".join(f"{name} = {value}" for name, value in pairs)
+    return as_of
 
 
-def _read_moment(found: AsOf, state: Callable[..., RowState], before: str) -> None:
-    if name := change_name(before):
+def _read_moment(as_of: AsOf, state_at: Callable[..., RowState], before: str) -> None:
+    if change := change_name(before):
         try:
-            found.then = state(before=name)
+            as_of.then = state_at(before=change)
         except LookupError:
-            found.problem = "That change was deleted."
+            as_of.problem = "That change was deleted."
             return
-        found.words = "before the change"
-    elif _LSN.fullmatch(found.typed):
-        found.then = state(lsn=position_of(found.typed))
-        found.words = found.typed.upper()
-    elif found.typed:
-        found.at = _moment(found.typed)
-        if found.at is None:
-            found.problem = "Not a time or an LSN: write 2026-11-19 12:00:00 or 0/1B2C3D8."
+        as_of.words = "before the change"
+    elif _LSN.fullmatch(as_of.typed):
+        as_of.then = state_at(lsn=position_of(as_of.typed))
+        as_of.words = as_of.typed.upper()
+    elif as_of.typed:
+        as_of.at = _parse_moment(as_of.typed)
+        if as_of.at is None:
+            as_of.problem = "Not a time or an LSN: write 2026-11-19 12:00:00 or 0/1B2C3D8."
             return
-        found.then = state(moment=found.at)
-    if found.then is not None and found.at is None:
-        found.at = found.then.last.commit_time if found.then.last else None
+        as_of.then = state_at(moment=as_of.at)
+    if as_of.then is not None and as_of.at is None:
+        as_of.at = as_of.then.last.commit_time if as_of.then.last else None
 
 
-def _moment(text: str) -> dt.datetime | None:
+def _parse_moment(text: str) -> dt.datetime | None:
     """Return the time in a text (without a zone: UTC); None: the text is none, or not plausible."""
     try:
         moment = parse_datetime(text)
@@ -165,30 +165,30 @@ def _moment(text: str) -> dt.datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
-def _compare(found: AsOf) -> None:
-    then, now = found.state, found.now
-    names: dict[str, str] = {}
+def _add_columns(as_of: AsOf) -> None:
+    then, now = as_of.state, as_of.now
+    column_types: dict[str, str] = {}
     for state in (then, now):
         for column in state.version.columns if state.version else ():
-            names.setdefault(column["name"], str(column.get("type") or ""))
-    for name, type_name in names.items():
-        cell, words = _side(then, name)
-        now_cell, now_words = _side(now, name)
+            column_types.setdefault(column["name"], str(column.get("type") or ""))
+    for name, type_name in column_types.items():
+        then_cell, then_words = _cell_or_words(then, name)
+        now_cell, now_words = _cell_or_words(now, name)
         kind = "differs"
-        if found.then is None:
+        if as_of.then is None:
             kind = "same"
-        elif cell is not None and now_cell is not None:
+        elif then_cell is not None and now_cell is not None:
             differing = differs(then.values[name], now.values[name])
             kind = {True: "differs", False: "same", None: "unknown"}[differing]
-        elif words == now_words and cell is None and now_cell is None:
-            kind = "unknown" if words == "unknown" else "same"
-        found.lines.append(
-            AsOfColumn(name, type_name, cell, words, kind, now_cell, now_words,
+        elif then_words == now_words and then_cell is None and now_cell is None:
+            kind = "unknown" if then_words == "unknown" else "same"
+        as_of.lines.append(
+            AsOfColumn(name, type_name, then_cell, then_words, kind, now_cell, now_words,
                        WHY.get(then.unknown.get(name, ""), ""))
         )  # fmt: skip
 
 
-def _side(state: RowState, name: str) -> tuple[Cell | None, str]:
+def _cell_or_words(state: RowState, name: str) -> tuple[Cell | None, str]:
     """Return a column's cell in a state, or the words in its place."""
     if state.exists and name in state.values:
         return short(state.values[name]), ""
@@ -199,41 +199,53 @@ def _side(state: RowState, name: str) -> tuple[Cell | None, str]:
     return None, "unknown"
 
 
-def _say_known(found: AsOf) -> None:
-    state = found.state
+def _describe_known_columns(as_of: AsOf) -> None:
+    state = as_of.state
     if state.beyond:
-        found.known = "Unknown"
-        found.known_words = BEYOND[state.beyond]
+        as_of.known = "Unknown"
+        as_of.known_words = BEYOND[state.beyond]
     elif not state.exists:
-        found.known = "Unknown" if state.exists is None else "No row"
-        found.known_words = WHY.get(state.why, "")
+        as_of.known = "Unknown" if state.exists is None else "No row"
+        as_of.known_words = WHY.get(state.why, "")
     elif not state.unknown:
-        found.known = "Known"
+        as_of.known = "Known"
     else:
-        known = len(state.values)
-        found.known = "Known in part" if known else "It exists"
-        total = known + len(state.unknown)
-        found.known_words = f"{known} of {total} columns"
+        known_count = len(state.values)
+        as_of.known = "Known in part" if known_count else "It exists"
+        total = known_count + len(state.unknown)
+        as_of.known_words = f"{known_count} of {total} columns"
 
 
-def _say_reasons(found: AsOf) -> None:
+def _group_reasons(as_of: AsOf) -> None:
     by_reason: dict[str, list[str]] = {}
-    for name, reason in found.state.unknown.items():
+    for name, reason in as_of.state.unknown.items():
         by_reason.setdefault(WHY.get(reason, reason), []).append(name)
     for reason, names in by_reason.items():
         shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        found.reasons.append((shown, reason))
+        as_of.reasons.append((shown, reason))
 
 
-def _as_sql(state: RowState, start: Start) -> str:
+def _insert_statement(state: RowState, start: Start) -> str:
     """Return an INSERT of the row as far as it is known; a comment names what is left out."""
     assert start.table is not None
-    types = {c["name"]: c.get("type") for c in state.version.columns} if state.version else {}
-    whole = {n: v for n, v in state.values.items() if not mark_of(v) and not isinstance(v, Mapping)}
-    left = [n for n in (*state.values, *state.unknown) if n not in whole]
+    types = (
+        {column["name"]: column.get("type") for column in state.version.columns}
+        if state.version
+        else {}
+    )
+    complete = {
+        column_name: known_value
+        for column_name, known_value in state.values.items()
+        if not mark_of(known_value) and not isinstance(known_value, Mapping)
+    }
+    omitted = [
+        column_name
+        for column_name in (*state.values, *state.unknown)
+        if column_name not in complete
+    ]
     relation = start.table.relation
-    note = comment(f"Omitted, because unknown or too long: {', '.join(left)}") if left else ""
-    names = ", ".join(identifier(name) for name in whole)
-    values = ", ".join(literal(value, types.get(name)) for name, value in whole.items())
+    note = comment(f"Omitted, because unknown or too long: {', '.join(omitted)}") if omitted else ""
+    names = ", ".join(identifier(name) for name in complete)
+    values = ", ".join(literal(value, types.get(name)) for name, value in complete.items())
     table = table_name(relation.schema, relation.table)
     return f"{note}INSERT INTO {table} ({names})\nVALUES ({values});"

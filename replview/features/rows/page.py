@@ -37,20 +37,20 @@ from replview.ui.row_start import Start
 from replview.ui.versions import shape_of, summary
 
 #: The strip's right end in percent; the rest stays free, so that the last change is visible.
-_END = 99.0
-_BEGIN = 1.0
+_RIGHT_END = 99.0
+_LEFT_END = 1.0
 #: Width in percent of the strip before a break in its line.
-_BREAK = 8.0
+_BREAK_WIDTH = 8.0
 #: Changes on a page.
 PAGE_CHANGES = 50
 #: Rows of the same key that are listed at most.
 _MOST_ROWS = 20
-_KEPT = ("as_of", "before", "column", "cursor")
+_KEPT_PARAMETERS = ("as_of", "before", "column", "cursor")
 #: Words for how a row got its key, and how it lost it, by the kinds of a span.
-_BEGUN = {
+_BEGUN_WORDS = {
     "insert": "inserted", "moved": "moved here from another key", "snapshot": "read by a baseline",
 }  # fmt: skip
-_ENDED = {
+_ENDED_WORDS = {
     "delete": "deleted", "moved": "moved to another key", "truncated": "truncated",
     "lost": "later changes are not recorded",
     "table": "another table took the name after its last change",
@@ -76,32 +76,36 @@ def strip_of(
 ) -> Strip:
     """Return the strip for a page of history, from its oldest change to now."""
     times = [e.step.commit_time for e in history.entries if e.step.commit_time is not None]
-    known = coverage.recorded_since
-    times += [as_of] if as_of and (not known or as_of > known) else []
+    recorded_since = coverage.recorded_since
+    times += [as_of] if as_of and (not recorded_since or as_of > recorded_since) else []
     oldest = min(times, default=now)
     margin = max((now - oldest) * 0.06, dt.timedelta(seconds=1))
     begins = oldest - margin
-    broken = known is not None and known < begins - margin
-    if known is not None and not broken:
-        begins = known
-    low = _BREAK if broken else _BEGIN
-    span = max((now - begins).total_seconds(), 0.001)
+    broken = recorded_since is not None and recorded_since < begins - margin
+    if recorded_since is not None and not broken:
+        begins = recorded_since
+    left_end = _BREAK_WIDTH if broken else _LEFT_END
+    span_seconds = max((now - begins).total_seconds(), 0.001)
 
-    def place(moment: dt.datetime) -> float:
-        share = min(max((moment - begins).total_seconds() / span, 0.0), 1.0)
-        return round(low + share * (_END - low), 2)
+    def position_of(moment: dt.datetime) -> float:
+        share = min(max((moment - begins).total_seconds() / span_seconds, 0.0), 1.0)
+        return round(left_end + share * (_RIGHT_END - left_end), 2)
 
-    holes = [gap for gap in coverage.gaps if gap.is_time and gap.to_time >= begins]
-    ends = [(place(gap.from_time or begins), place(gap.to_time)) for gap in holes]
-    first = min(holes, key=lambda gap: gap.to_time, default=None)
+    gaps = [gap for gap in coverage.gaps if gap.is_time and gap.to_time >= begins]
+    gap_edges = [(position_of(gap.from_time or begins), position_of(gap.to_time)) for gap in gaps]
+    first_gap = min(gaps, key=lambda gap: gap.to_time, default=None)
     steps = [entry.step for entry in history.entries]
     return Strip(
-        begins=known,
+        begins=recorded_since,
         broken=broken,
-        ticks=tuple((place(s.commit_time), s.op) for s in steps if s.commit_time is not None),
-        gaps=tuple((left, round(max(right - left, 0.8), 2)) for left, right in ends),
-        gap_at=first.from_time or first.to_time if first else None,
-        as_of=None if as_of is None else place(as_of),
+        ticks=tuple(
+            (position_of(step.commit_time), step.op)
+            for step in steps
+            if step.commit_time is not None
+        ),
+        gaps=tuple((left, round(max(right - left, 0.8), 2)) for left, right in gap_edges),
+        gap_at=first_gap.from_time or first_gap.to_time if first_gap else None,
+        as_of=None if as_of is None else position_of(as_of),
     )
 
 
@@ -206,15 +210,18 @@ class RowPage:
 class _PageAddress:
     """The page's own address, whose parameters can be changed."""
 
-    def __init__(self, slot: Slot, start: Start, words: Mapping[str, object]) -> None:
-        given = {name: str(words[name]) for name in _KEPT if words.get(name)}
-        key = {f"key.{n}": "" if v is None else v for n, v in (start.key or {}).items()}
-        change = str(words.get("row") or "")
+    def __init__(self, slot: Slot, start: Start, params: Mapping[str, object]) -> None:
+        kept = {name: str(params[name]) for name in _KEPT_PARAMETERS if params.get(name)}
+        key = {
+            f"key.{column}": "" if value is None else value
+            for column, value in (start.key or {}).items()
+        }
+        change = str(params.get("row") or "")
         row = {"row": change} if change_name(change) else {}
         self.row = {"slot": str(slot), "table": start.name, **key, **row}
-        self.words = {**self.row, **given}
-        if "actor" in words:
-            self.words["actor"] = str(words["actor"])
+        self.params = {**self.row, **kept}
+        if "actor" in params:
+            self.params["actor"] = str(params["actor"])
 
     def other(self, name: str) -> str:
         """Return the address of another row that had the key."""
@@ -223,83 +230,85 @@ class _PageAddress:
 
     def url(self, **changes: str | None) -> str:
         """Return the address with these parameters changed; ``None`` removes one."""
-        words = {**self.words, **changes}
-        query = urlencode({n: v for n, v in words.items() if v is not None}, safe="/:.,")
+        params = {**self.params, **changes}
+        query = urlencode(
+            {name: value for name, value in params.items() if value is not None}, safe="/:.,"
+        )
         return f"{reverse('row-history')}?{query}"
 
 
-def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> RowPage:
+def read_page(slot: Slot, start: Start, params: Mapping[str, object]) -> RowPage:
     """Return the content of the page for a row; a malformed cursor in the address is ignored."""
     assert start.table is not None
     assert start.key is not None
-    address = _PageAddress(slot, start, words)
+    address = _PageAddress(slot, start, params)
     relation = start.table.relation
-    actor = str(words["actor"]) if "actor" in words else None
-    column = Params(words).text("column", None, strip=False)
-    cursor = Params(words).text("cursor", None, strip=False) or None
+    actor = str(params["actor"]) if "actor" in params else None
+    column = Params(params).text("column", None, strip=False)
+    cursor = Params(params).text("cursor", None, strip=False) or None
     session = reading_session()
     recorded = start.table.recorded(session, start.key)
     finder = RowFinder(session, slot, start.table, recorded)
-    change = change_name(str(words.get("row") or ""))
+    change = change_name(str(params.get("row") or ""))
     row = finder.row(change)
-    read = partial(
+    read_history = partial(
         history_of, finder, change=change, limit=PAGE_CHANGES, actor=actor, column=column or None
     )
     try:
-        history = read(cursor=cursor)
+        history = read_history(cursor=cursor)
     except CursorProblem:
         cursor = None
-        history = read()
+        history = read_history()
     coverage = coverage_of(reading_session(), slot, table=(relation.schema, relation.table))
-    as_of = read_as_of(finder, row, start, words, history, coverage)
+    as_of = read_as_of(finder, row, start, params, history, coverage)
     return RowPage(
         history=history,
         sentence=sentence_of(start, history, as_of.now, coverage),
-        lines=_opened(history, address, Params(words).text("open", strip=False)),
+        lines=_lines_with_open_change(history, address, Params(params).text("open", strip=False)),
         strip=strip_of(history, coverage, as_of.at, timezone.now()),
         as_of=as_of,
         coverage=coverage,
-        rows=_rows(finder, row, address),
+        rows=_rows_of_key(finder, row, address),
         column=column,
         actor=actor,
-        columns=_columns(start, column, address),
-        actors=_actors(history, actor, address),
+        columns=_column_choices(start, column, address),
+        actors=_actor_choices(history, actor, address),
         relation_url=relation_url(relation.pk),
-        kept=[(n, v) for n, v in address.words.items() if n not in ("as_of", "before", "cursor")],
-        **_addresses(address, history, as_of, cursor),
+        kept=[(n, v) for n, v in address.params.items() if n not in ("as_of", "before", "cursor")],
+        **_link_addresses(address, history, as_of, cursor),
     )
 
 
-def _rows(finder: RowFinder, shown: TracedRow, address: _PageAddress) -> list[RowOfKey]:
+def _rows_of_key(finder: RowFinder, shown_row: TracedRow, address: _PageAddress) -> list[RowOfKey]:
     """Return the rows that had the key; empty if it is only one."""
     if len(finder.spans) < 2:
         return []
-    mine = {each.events[-1].name for each in shown.spans if each.events}
-    found = []
+    shown_names = {period.events[-1].name for period in shown_row.spans if period.events}
+    rows = []
     for span in finder.spans[:_MOST_ROWS]:
         first, last = span.events[0], span.events[-1]
-        found.append(
+        rows.append(
             RowOfKey(
                 address.other(last.text),
-                last.name in mine,
-                _BEGUN.get(span.begun, "existed before its first recorded change"),
+                last.name in shown_names,
+                _BEGUN_WORDS.get(span.begun, "existed before its first recorded change"),
                 first.commit_time,
-                _ENDED.get(span.ended, ""),
+                _ENDED_WORDS.get(span.ended, ""),
                 span.until,
                 len(span.events),
             )
         )
-    return found
+    return rows
 
 
-def _addresses(
+def _link_addresses(
     address: _PageAddress, history: RowHistory, as_of: AsOf, cursor: str | None
 ) -> dict[str, str]:
     """Return the addresses of the page's links, by the fields of ``RowPage``."""
     return {
         "older_url": address.url(cursor=history.older, open=None) if history.older else "",
         "newest_url": address.url(cursor=None, open=None) if cursor else "",
-        "row_url": address.url(**dict.fromkeys((*_KEPT, "actor"))),
+        "row_url": address.url(**dict.fromkeys((*_KEPT_PARAMETERS, "actor"))),
         "clear_url": address.url(actor=None, column=None, cursor=None),
         "any_column_url": address.url(column=None, cursor=None),
         "any_actor_url": address.url(actor=None, cursor=None),
@@ -309,10 +318,12 @@ def _addresses(
     }
 
 
-def _line(item: HistoryEntry | HistoryMark, address: _PageAddress, history: RowHistory) -> RowLine:
+def _row_line(
+    item: HistoryEntry | HistoryMark, address: _PageAddress, history: RowHistory
+) -> RowLine:
     versions = history.finder.table.shapes.versions
     if isinstance(item, HistoryMark):
-        return _marker(item)
+        return _marker_line(item)
     version = versions.get(item.step.version_id)
     line = RowLine("change", item, line_of(item, version))
     line.version = version.number if version else None
@@ -320,32 +331,36 @@ def _line(item: HistoryEntry | HistoryMark, address: _PageAddress, history: RowH
     return line
 
 
-def _marker(mark: HistoryMark) -> RowLine:
+def _marker_line(mark: HistoryMark) -> RowLine:
     line = RowLine(mark.kind, mark=mark)
     if mark.kind == "schema" and mark.version is not None and mark.former is not None:
         line.words = summary(shape_of(mark.former), shape_of(mark.version))
         line.at = mark.version.first_seen_at
-        both = {"from": str(mark.former.number), "to": str(mark.version.number)}
-        line.url = relation_url(mark.version.relation_id, **both)
+        versions = {"from": str(mark.former.number), "to": str(mark.version.number)}
+        line.url = relation_url(mark.version.relation_id, **versions)
     elif mark.lapse is not None:
         line.words = f"The table was {mark.lapse.text}. Changes made then are not recorded."
     elif mark.incarnation is not None:
-        begun = "The slot started a new incarnation; changes in between are not recorded."
+        new_incarnation = "The slot started a new incarnation; changes in between are not recorded."
         failed_over = "The source failed over. Nothing is missing."
-        line.words = failed_over if mark.kind == "failover" else mark.incarnation.gap or begun
+        line.words = (
+            failed_over if mark.kind == "failover" else mark.incarnation.gap or new_incarnation
+        )
         line.from_time, line.at = mark.incarnation.former_commit_time, mark.incarnation.started_at
     return line
 
 
-def _opened(history: RowHistory, address: _PageAddress, wanted: str) -> list[RowLine]:
+def _lines_with_open_change(
+    history: RowHistory, address: _PageAddress, open_name: str
+) -> list[RowLine]:
     """Return the lines with one change in full: the requested one, else the newest."""
-    lines = [_line(item, address, history) for item in history.items]
+    lines = [_row_line(item, address, history) for item in history.items]
     changes = [line for line in lines if line.entry is not None]
-    default = changes[:1] if wanted != "none" else []
-    for chosen in [line for line in changes if line.name == wanted][:1] or default:
-        assert chosen.entry is not None
+    default = changes[:1] if open_name != "none" else []
+    for opened in [line for line in changes if line.name == open_name][:1] or default:
+        assert opened.entry is not None
         versions = history.finder.table.shapes.versions
-        chosen.block = _full_change(chosen.entry, versions.get(chosen.entry.step.version_id))
+        opened.block = _full_change(opened.entry, versions.get(opened.entry.step.version_id))
     return lines
 
 
@@ -354,12 +369,12 @@ def _full_change(entry: HistoryEntry, version: Version | None) -> Block | None:
 
     It is built from the history that was read, and read again only if a long value was cut there.
     """
-    step, known = entry.step, entry.before
-    cut = any(mark_of(value) for image in (step.old, step.new, known.values) if image
+    step, prior = entry.step, entry.before
+    cut = any(mark_of(value) for image in (step.old, step.new, prior.values) if image
               for value in image.values())  # fmt: skip
     if version is None or cut:
-        found = changes_of(reading_session(), step.transaction_id, step.seq - 1, 1)
-        return blocks_of(found)[0] if found and found[0].seq == step.seq else None
+        changes = changes_of(reading_session(), step.transaction_id, step.seq - 1, 1)
+        return blocks_of(changes)[0] if changes and changes[0].seq == step.seq else None
     change = ChangeRow(
         step.transaction_id, step.seq, str(LSN(step.lsn)), step.subxid, step.op, step.old_kind,
         step.old, step.new, step.relation_id, step.key_hash, step.old_key_hash,
@@ -367,24 +382,30 @@ def _full_change(entry: HistoryEntry, version: Version | None) -> Block | None:
         version.columns, version.key_columns,
     )  # fmt: skip
     before = {}
-    if entry.before_kind == "derived" and known.last is not None:
-        last = known.last
+    if entry.before_kind == "derived" and prior.last is not None:
+        last = prior.last
         before[step.transaction_id, step.seq] = BeforeImage(
-            dict(known.values), last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
-            known.altered,
+            dict(prior.values), last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
+            prior.altered,
         )  # fmt: skip
     return blocks_of([change], before=before)[0]
 
 
-def _columns(start: Start, chosen: str, address: _PageAddress) -> list[tuple[str, str, bool]]:
+def _column_choices(
+    start: Start, chosen: str, address: _PageAddress
+) -> list[tuple[str, str, bool]]:
     version = start.table.version if start.table else None
-    names = [str(c["name"]) for c in version.columns] if version else []
-    return [(n, address.url(column=n, cursor=None, open=None), n == chosen) for n in names]
+    names = [str(column["name"]) for column in version.columns] if version else []
+    return [
+        (name, address.url(column=name, cursor=None, open=None), name == chosen) for name in names
+    ]
 
 
-def _actors(
+def _actor_choices(
     history: RowHistory, chosen: str | None, address: _PageAddress
 ) -> list[tuple[str, str, bool]]:
     actors = [entry.step.actor or "" for entry in history.entries]
     names = dict.fromkeys(actors if chosen is None else [*actors, chosen])
-    return [(n, address.url(actor=n, cursor=None, open=None), n == chosen) for n in names]
+    return [
+        (name, address.url(actor=name, cursor=None, open=None), name == chosen) for name in names
+    ]

@@ -17,7 +17,7 @@ from replview.store.read.rows import RowStep
 from replview.text.formats import age_words, count_words, day_second_words
 from replview.ui.component_html import chip_html, grade_kind, op_html, time_html
 
-_RIGHT = '<svg class="icon icon-14" aria-hidden="true"><use href="#i-right"/></svg>'
+_RIGHT_ICON = '<svg class="icon icon-14" aria-hidden="true"><use href="#i-right"/></svg>'
 _UNKNOWN = '<i class="unknown">unknown</i>'
 _ARROW = '<span aria-hidden="true">→</span><span class="visually-hidden"> after </span> '
 
@@ -33,37 +33,38 @@ def row_line(line: RowLine) -> SafeString:
     step = line.entry.step
     version = f"v{line.version}" if line.version else ""
     return mark_safe(
-        f'<div class="row-grid"><span class="c-when">{_when(step)}</span>'
+        f'<div class="row-grid"><span class="c-when">{_time_html(step)}</span>'
         f'<span class="c-op">{op_html(step.op)}</span>'
-        f'<span class="c-change">{_opener(line, step)}{_words(line.change)}</span>'
-        f'<span class="c-who">{_who(step)}</span><span class="c-xid">{_transaction(step)}</span>'
+        f'<span class="c-change">{_open_link(line, step)}{_change_html(line.change)}</span>'
+        f'<span class="c-who">{_actor_html(step)}</span>'
+        f'<span class="c-xid">{_transaction_link(step)}</span>'
         f'<span class="c-version">{version}</span></div>'
     )
 
 
-def _when(step: RowStep) -> str:
+def _time_html(step: RowStep) -> str:
     moment = step.commit_time
     if moment is None:
         return _UNKNOWN
-    ago = time_html(moment, "ago", f"{age_words(timezone.now() - moment)} ago")
-    at = time_html(moment, "second", day_second_words(moment))
-    return f'{at} <span class="c-ago">{ago}</span>'
+    age = time_html(moment, "ago", f"{age_words(timezone.now() - moment)} ago")
+    time = time_html(moment, "second", day_second_words(moment))
+    return f'{time} <span class="c-ago">{age}</span>'
 
 
-def _opener(line: "RowLine", step: RowStep) -> str:
+def _open_link(line: "RowLine", step: RowStep) -> str:
     address = reverse("row-history-change", args=[step.transaction_id, step.seq])
     return (
         f'<a class="row-open" data-row href="{escape(line.open_url)}" data-open="{address}" '
         f'aria-expanded="{"true" if line.block else "false"}" aria-label="This change in full">'
-        f"{_RIGHT}</a>"
+        f"{_RIGHT_ICON}</a>"
     )
 
 
-def _words(change: ChangeLine) -> str:
+def _change_html(change: ChangeLine) -> str:
     html = f"{chip_html('key changed')} " if change.key_changed else ""
     if change.words:
         html += f'<span class="line-words">{escape(change.words)}</span> '
-    html += ", ".join(map(_part, change.parts))
+    html += ", ".join(map(_part_html, change.parts))
     if change.more:
         html += f' <span class="line-more">+{count_words(change.more)} more</span>'
     if change.unknown_why:
@@ -71,14 +72,14 @@ def _words(change: ChangeLine) -> str:
     return f'<span class="line-words mono">{html}</span>'
 
 
-def _part(part: LineColumn) -> str:
+def _part_html(part: LineColumn) -> str:
     before, after = "", part.after
     if part.before is not None:
-        was = _UNKNOWN
+        before_html = _UNKNOWN
         if part.before.kind != "unknown":
             html = '<span class="visually-hidden">before </span>'
-            was = f'<s class="line-before">{html}{escape(part.before.text)}</s>'
-        before = f"{was} {_ARROW}"
+            before_html = f'<s class="line-before">{html}{escape(part.before.text)}</s>'
+        before = f"{before_html} {_ARROW}"
     classes = "line-after" + ("" if part.before is not None else " only")
     classes += " null" if after is not None and after.kind == "null" else ""
     return (
@@ -88,20 +89,20 @@ def _part(part: LineColumn) -> str:
     )
 
 
-def _who(step: RowStep) -> str:
+def _actor_html(step: RowStep) -> str:
     if step.actor:
-        known = step.actor_grade or "claimed"
-        grade = chip_html(known, grade_kind(known))
-        return f'<span class="cut">{escape(step.actor)}</span> {grade}'
+        grade = step.actor_grade or "claimed"
+        chip = chip_html(grade, grade_kind(grade))
+        return f'<span class="cut">{escape(step.actor)}</span> {chip}'
     return '<span class="quiet">baseline</span>' if step.op == "S" else _UNKNOWN
 
 
-def _transaction(step: RowStep) -> str:
+def _transaction_link(step: RowStep) -> str:
     address = reverse("transaction", args=[step.transaction_id])
     if step.xid is None:
         return f'<a href="{address}">{"snapshot" if step.op == "S" else "transaction"}</a>'
-    named = f"{escape(step.gid)}: " if step.gid else ""
+    gid_prefix = f"{escape(step.gid)}: " if step.gid else ""
     return (
-        f'<a class="mono" href="{address}?at={step.seq}" data-tip="{named}the whole transaction">'
-        f"{step.xid}</a>"
+        f'<a class="mono" href="{address}?at={step.seq}" '
+        f'data-tip="{gid_prefix}the whole transaction">{step.xid}</a>'
     )

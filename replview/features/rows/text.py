@@ -16,13 +16,21 @@ from replview.ui.changes.cells import Cell, cell
 from replview.ui.row_start import Start
 
 #: Characters of a value in a line at most.
-_VALUE = 40
+_VALUE_CHARACTERS = 40
 #: Columns that describe an insert at most.
 _MOST_PARTS = 3
 #: Column names that describe a row's state, the most informative first.
 _DESCRIPTIVE_COLUMNS = ("status", "state", "stage", "phase")
 #: Column names that change with every update, and say nothing about it.
-_ROUTINE = ("updated_at", "modified_at", "updated", "modified", "changed_at", "version", "xmin")
+_ROUTINE_COLUMNS = (
+    "updated_at",
+    "modified_at",
+    "updated",
+    "modified",
+    "changed_at",
+    "version",
+    "xmin",
+)
 
 UNKNOWN_WHY = {
     "gap": "the gap",
@@ -59,57 +67,65 @@ class ChangeLine:
 def line_of(entry: HistoryEntry, version: Version | None) -> ChangeLine:
     """Return the text of a change."""
     step = entry.step
-    types = {c["name"]: str(c.get("type") or "") for c in version.columns} if version else {}
+    types = (
+        {column["name"]: str(column.get("type") or "") for column in version.columns}
+        if version
+        else {}
+    )
     key_columns = version.key_columns if version else []
     if step.op == "T":
         return ChangeLine("truncated with the whole table")
     if step.op in ("I", "S"):
         words = "created with" if step.op == "I" else "a baseline read"
-        return _line_of(words, step.new, key_columns, types)
+        return _described_line(words, step.new, key_columns, types)
     if step.op == "D":
-        known = entry.before_kind in ("sent", "derived")
-        line = _line_of("deleted; it was", entry.before.values if known else {}, key_columns, types)
+        before_known = entry.before_kind in ("sent", "derived")
+        line = _described_line(
+            "deleted; it was", entry.before.values if before_known else {}, key_columns, types
+        )
         line.words = line.words if line.parts else "deleted"
-        line.unknown_why = "" if known else UNKNOWN_WHY.get(entry.before.why, "")
+        line.unknown_why = "" if before_known else UNKNOWN_WHY.get(entry.before.why, "")
         return line
-    return _updated(entry, key_columns, types)
+    return _update_line(entry, key_columns, types)
 
 
-def _updated(
+def _update_line(
     entry: HistoryEntry, key_columns: Sequence[str], types: Mapping[str, str]
 ) -> ChangeLine:
     line, before, new = ChangeLine(), entry.before.values, entry.step.new or {}
     changed = changed_columns(entry, key_columns)
     if entry.before_kind in ("key", "unknown"):
         line.unknown_why = UNKNOWN_WHY.get(entry.before.why, "")
-    moved = [name for name in changed if name in key_columns and name in before]
-    line.key_changed = bool(moved)
+    changed_keys = [name for name in changed if name in key_columns and name in before]
+    line.key_changed = bool(changed_keys)
     altered = [name for name in changed if name in entry.before.altered]
     if altered:
         line.unknown_why = f"{', '.join(altered)}, {ALTERED}"
-    likely = [name for name in changed if name not in altered] or changed
-    shown = moved or ([telling] if (telling := most_descriptive(likely, types)) else [])
+    candidates = [name for name in changed if name not in altered] or changed
+    shown = changed_keys or (
+        [descriptive] if (descriptive := most_descriptive(candidates, types)) else []
+    )
     for name in shown:
-        was = short(before[name]) if name in before else Cell("unknown", "unknown")
-        line.parts.append(LineColumn(name, was, short(new[name])))
+        before_cell = short(before[name]) if name in before else Cell("unknown", "unknown")
+        line.parts.append(LineColumn(name, before_cell, short(new[name])))
     line.more = len(changed) - len(shown)
     if not changed:
         line.words = "no column differs among those sent"
     return line
 
 
-def _line_of(
+def _described_line(
     words: str, image: Mapping[str, Any] | None, keys: Sequence[str], types: Mapping[str, str]
 ) -> ChangeLine:
     """Return a text that describes a row by its most informative columns."""
     image = image or {}
-    left = [n for n in image if n not in keys and image[n] is not None]
+    remaining = [column for column in image if column not in keys and image[column] is not None]
     line = ChangeLine(words)
-    while left and len(line.parts) < _MOST_PARTS:
-        name = most_descriptive(left, types)
-        left.remove(name)
+    while remaining and len(line.parts) < _MOST_PARTS:
+        name = most_descriptive(remaining, types)
+        remaining.remove(name)
         line.parts.append(LineColumn(name, None, short(image[name])))
-    line.more = len(left)
+    line.more = len(remaining)
     if not line.parts:
         line.words = words.removesuffix(" with").removesuffix("; it was")
     return line
@@ -126,27 +142,34 @@ def most_descriptive(names: Iterable[str], types: Mapping[str, str]) -> str:
             for word in _DESCRIPTIVE_COLUMNS
         ):
             return len(_DESCRIPTIVE_COLUMNS)
-        return 99 if name in _ROUTINE else 50
+        return 99 if name in _ROUTINE_COLUMNS else 50
 
     return min(names, key=rank, default="")
 
 
 def obvious_state(version: Version | None, values: Mapping[str, object]) -> str:
     """Return the row's state, such as ``paid``, if a column plainly holds it; else empty."""
-    found = (values.get(name) for name in _DESCRIPTIVE_COLUMNS if version is not None)
-    return next((v for v in found if isinstance(v, str) and 0 < len(v) <= _VALUE), "")
+    states = (values.get(name) for name in _DESCRIPTIVE_COLUMNS if version is not None)
+    return next(
+        (
+            state
+            for state in states
+            if isinstance(state, str) and 0 < len(state) <= _VALUE_CHARACTERS
+        ),
+        "",
+    )
 
 
 def short(value: object) -> Cell:
     """Return a cell with a value cut to the length of a line."""
-    if isinstance(value, str) and len(value) > _VALUE:
-        return Cell(f"{value[:_VALUE]}…", length=len(value))
+    if isinstance(value, str) and len(value) > _VALUE_CHARACTERS:
+        return Cell(f"{value[:_VALUE_CHARACTERS]}…", length=len(value))
     return cell(value, "new")
 
 
-def differs(one: object, other: object) -> bool | None:
+def differs(value: object, other: object) -> bool | None:
     """Return whether two values differ; None: unknown."""
-    same = same_value(one, other)
+    same = same_value(value, other)
     return None if same is None else not same
 
 
@@ -172,19 +195,19 @@ def sentence_of(
     start: Start, history: RowHistory, now: RowState, coverage: Coverage
 ) -> RowSentence:
     """Return the sentence about the row's state now, its changes and the gaps."""
-    level, what = _state_words(start, now)
-    sentence = RowSentence(level, f"{start.short_name} {what}")
+    level, state_words = _state_words(start, now)
+    sentence = RowSentence(level, f"{start.short_name} {state_words}")
     entries = history.entries
-    holes = [gap for gap in coverage.gaps if gap.is_time]
-    sentence.gaps = _gap_words(holes)
+    gaps = [gap for gap in coverage.gaps if gap.is_time]
+    sentence.gaps = _gap_words(gaps)
     if entries:
         sentence.changes = _change_words(history)
         sentence.since, sentence.last = entries[-1].step.commit_time, entries[0]
     elif history.older is None and history.searched_back_to is None:
         sentence.no_change = coverage.says_no_change() and not history.finder.is_keyless
         sentence.since, sentence.until = coverage.vouched_since, coverage.end
-        sentence.why = "" if sentence.no_change else _why_not(coverage)
-        if sentence.no_change and holes:
+        sentence.why = "" if sentence.no_change else _missing_proof(coverage)
+        if sentence.no_change and gaps:
             sentence.gaps = f"Before that, {sentence.gaps.replace('One', 'one')}"
     return sentence
 
@@ -192,9 +215,9 @@ def sentence_of(
 def _state_words(start: Start, now: RowState) -> tuple[str, str]:
     if now.beyond and now.last is not None:
         state = obvious_state(now.version, now.values)
-        was = (f"was {state}" if state else "was there") if now.exists else "was gone"
-        was = "was unknown" if now.exists is None else was
-        return "look", f"{was} when last known; it is unknown now."
+        past = (f"was {state}" if state else "was there") if now.exists else "was gone"
+        past = "was unknown" if now.exists is None else past
+        return "look", f"{past} when last known; it is unknown now."
     if now.exists:
         state = obvious_state(now.version, now.values)
         return "ok", f"is {state}." if state else "exists."
@@ -208,25 +231,25 @@ def _state_words(start: Start, now: RowState) -> tuple[str, str]:
 def _change_words(history: RowHistory) -> str:
     actors = [entry.step.actor for entry in history.entries]
     named, unknown = {*filter(None, actors)}, sum(not actor for actor in actors)
-    who = [plural(len(named), "actor")] if named else []
+    actor_words = [plural(len(named), "actor")] if named else []
     if unknown:
-        who.append(f"{unknown} unknown" if named else "unknown actors")
-    here = "" if history.complete else " on this page"
-    return f"{plural(len(actors), 'change')}{here} by {' and '.join(who)}"
+        actor_words.append(f"{unknown} unknown" if named else "unknown actors")
+    scope = "" if history.complete else " on this page"
+    return f"{plural(len(actors), 'change')}{scope} by {' and '.join(actor_words)}"
 
 
-def _gap_words(holes: list[Gap]) -> str:
-    match holes:
+def _gap_words(gaps: list[Gap]) -> str:
+    match gaps:
         case []:
             return ""
         case [Gap(from_time=dt.datetime() as begun, to_time=ended)]:
             return f"One gap of {age_words(ended - begun)}."
         case [_]:
             return "One gap."
-    return f"{len(holes)} gaps."
+    return f"{len(gaps)} gaps."
 
 
-def _why_not(coverage: Coverage) -> str:
+def _missing_proof(coverage: Coverage) -> str:
     """Return the reason why "no change" is not proved."""
     if coverage.origin_filtered:
         return "Changes replicated into the source are not received."

@@ -68,9 +68,9 @@ def change(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
 
 def read_change(transaction_id: int, seq: int) -> OpenedChange:
     """Read one change of a transaction. Raises ``Http404`` where there is none."""
-    found = changes_of(reading_session(), transaction_id, seq - 1, 1)
+    changes = changes_of(reading_session(), transaction_id, seq - 1, 1)
     row = transaction_by_id(reading_session(), transaction_id)
-    if row is None or not found or found[0].seq != seq:
+    if row is None or not changes or changes[0].seq != seq:
         raise Http404("there is no such change, or it was received again")
     incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
-    return OpenedChange(slot=incarnation.slot, row=row, block=blocks_of(found)[0])
+    return OpenedChange(slot=incarnation.slot, row=row, block=blocks_of(changes)[0])
