@@ -9,7 +9,7 @@ from replview.store.models import Slot, WatchedSlot
 from replview.ui.managed import EXPECTED, ActPage, trouble_of
 
 #: Most tables in one list; a search finds the others.
-_LISTED = 300
+_MOST_LISTED = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,24 +86,28 @@ class ChangeColumnsPage(ActPage):
 def with_tables(page: ChangeTablesPage, slot: Slot) -> ChangeTablesPage:
     """Return the page with the tables to choose from, or with the problem of reading them."""
     try:
-        return replace(page, choices=_listed(slot, page.search, {*page.add, *page.remove}))
+        return replace(page, choices=_matching_tables(slot, page.search, {*page.add, *page.remove}))
     except EXPECTED as error:
         return replace(page, trouble=trouble_of(error))
 
 
-def _listed(slot: Slot, search: str, chosen: Set[str]) -> ListedTables:
-    found = tables_of(slot)
-    wanted = [t for t in found.tables if search.lower() in t.name.lower() or t.name in chosen]
-    inside = [table for table in wanted if table.published]
-    outside = [table for table in wanted if not table.published]
+def _matching_tables(slot: Slot, search: str, chosen: Set[str]) -> ListedTables:
+    publishable = tables_of(slot)
+    matching = [
+        candidate
+        for candidate in publishable.tables
+        if search.lower() in candidate.name.lower() or candidate.name in chosen
+    ]
+    inside = [table for table in matching if table.published]
+    outside = [table for table in matching if not table.published]
     return ListedTables(
-        own=found.own,
-        inside=tuple(inside[:_LISTED]),
-        outside=tuple(outside[:_LISTED]),
+        own=publishable.own,
+        inside=tuple(inside[:_MOST_LISTED]),
+        outside=tuple(outside[:_MOST_LISTED]),
         inside_count=len(inside),
         outside_count=len(outside),
-        more=max(len(inside) - _LISTED, 0) + max(len(outside) - _LISTED, 0),
-        total=len(found.tables),
+        more=max(len(inside) - _MOST_LISTED, 0) + max(len(outside) - _MOST_LISTED, 0),
+        total=len(publishable.tables),
     )
 
 

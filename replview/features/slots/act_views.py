@@ -41,7 +41,7 @@ from replview.ui.managed import (
 from replview.ui.params import Params, scope_to
 
 #: Prefix of the form fields that hold the choice for a column.
-_COLUMN = "column "
+_COLUMN_PREFIX = "column "
 
 
 @page(GET, role=VIEWER, nav="sources")
@@ -86,8 +86,8 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     """Drop the slot, and keep or delete its record as chosen."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
     require_all_tables(request, slot.source)
-    asked = request.POST if request.method == "POST" else request.GET
-    record, leave = asked.get("record", ""), asked.get("leave") == "on"
+    params = request.POST if request.method == "POST" else request.GET
+    record, leave = params.get("record", ""), params.get("leave") == "on"
     keep = record != "delete" and slot.owned
     page = DropPage(source=slot.source, slot=slot, keep=keep, leave=leave)
 
@@ -108,8 +108,8 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
 def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Change the tables that the slot records, after showing the ALTER PUBLICATION statements."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
-    asked = request.POST if request.method == "POST" else request.GET
-    add, remove = names_in(asked.getlist("add")), names_in(asked.getlist("remove"))
+    params = request.POST if request.method == "POST" else request.GET
+    add, remove = names_in(params.getlist("add")), names_in(params.getlist("remove"))
     search = Params(request.GET).text("q", 100)
     page = ChangeTablesPage(source=slot.source, slot=slot, add=add, remove=remove, search=search)
     if request.method == "GET":
@@ -146,8 +146,8 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
     if watched is None:
         raise Http404("the source never had such a slot")
     scope_to(request, f"{source_name}/{slot_name}")
-    asked = request.POST if request.method == "POST" else request.GET
-    chosen = names_in(asked.getlist("publication"))
+    params = request.POST if request.method == "POST" else request.GET
+    chosen = names_in(params.getlist("publication"))
     page = AdoptPage(source=source, slot_name=slot_name, watched=watched, chosen=chosen)
     try:
         if watched.plugin == "pgoutput":
@@ -204,28 +204,28 @@ def links_of(slot: Slot) -> list[tuple[str, str]]:
 def columns(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Change which columns of a table are kept, masked or left out, after showing the plan."""
     slot = slot_for(request, source_name, slot_name, Role.ADMIN)
-    asked = request.POST if request.method == "POST" else request.GET
-    table = Params(asked).text("table", strip=False)
-    rules = {rule: names_in(asked.getlist(rule)) for rule in (MASK, DROP)}
+    params = request.POST if request.method == "POST" else request.GET
+    table = Params(params).text("table", strip=False)
+    rules = {rule: names_in(params.getlist(rule)) for rule in (MASK, DROP)}
     # A form has a field per column; a link names only the columns that are not kept.
-    for name, value in asked.items():
-        if name.startswith(_COLUMN) and value in rules:
-            rules[value] += (name.removeprefix(_COLUMN)[:200],)
-    wanted = {table: {name: rule for rule, names in rules.items() for name in names}}
+    for name, value in params.items():
+        if name.startswith(_COLUMN_PREFIX) and value in rules:
+            rules[value] += (name.removeprefix(_COLUMN_PREFIX)[:200],)
+    table_rules = {table: {name: rule for rule, names in rules.items() for name in names}}
     page = ChangeColumnsPage(
         source=slot.source, slot=slot, table=table, mask=rules[MASK], drop=rules[DROP]
     )
-    if not table or (request.method != "POST" and "show" not in asked):
+    if not table or (request.method != "POST" and "show" not in params):
         page = with_columns(page, slot)
         status = 422 if page.trouble else 200
         return render(request, "acts/columns.html", {"page": page}, status=status)
 
     def do(act: Plan) -> Outcome:
-        change_columns(slot, wanted, by=request.user.get_username())
+        change_columns(slot, table_rules, by=request.user.get_username())
         return Outcome(title=f"The columns of {slot} are changed.", links=links_of(slot),
                        lines=list(act.consequences[:-1]))  # fmt: skip
 
     def plan() -> Plan:
-        return plan_columns(slot, wanted)
+        return plan_columns(slot, table_rules)
 
     return show_or_do(request, page, plan, do, "acts/columns.html")

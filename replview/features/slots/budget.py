@@ -11,8 +11,10 @@ from replview.catalog.wal_budget import parse_budget, size_words
 from replview.store.models import Slot, WatchedSlot
 from replview.store.slot_budget import DROPPED
 
-_LEAST, _MOST = HEARTBEAT_BOUNDS
-_SECONDS = f"A heartbeat is written every {_LEAST} to {_MOST:,} seconds, or never."
+_LEAST_SECONDS, _MOST_SECONDS = HEARTBEAT_BOUNDS
+_HEARTBEAT_ERROR = (
+    f"A heartbeat is written every {_LEAST_SECONDS} to {_MOST_SECONDS:,} seconds, or never."
+)
 
 
 class BudgetForm(forms.Form):
@@ -26,21 +28,21 @@ class BudgetForm(forms.Form):
         ),
     )
     heartbeat = forms.IntegerField(
-        min_value=_LEAST,
-        max_value=_MOST,
+        min_value=_LEAST_SECONDS,
+        max_value=_MOST_SECONDS,
         required=False,
-        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), _SECONDS),
+        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), _HEARTBEAT_ERROR),
     )
 
-    def __init__(self, slot: Slot, sent: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, slot: Slot, data: Mapping[str, Any] | None = None) -> None:
         size = slot.wal_budget_bytes
         self.slot = slot
-        shown = {
+        initial = {
             "wal_budget": "none" if size is None else size_words(size),
             "protect": slot.protect,
             "heartbeat": slot.heartbeat_seconds or "",
         }
-        super().__init__(sent, initial=shown)
+        super().__init__(data, initial=initial)
 
     def clean_wal_budget(self) -> int | None:
         """Return the budget in bytes; keep the exact one if the rounded text is unchanged."""
@@ -63,11 +65,11 @@ class BudgetForm(forms.Form):
 
     def changes(self) -> dict[str, object]:
         """Return the values as columns of the slot."""
-        chosen = self.cleaned_data
+        data = self.cleaned_data
         return {
-            "wal_budget_bytes": chosen["wal_budget"],
-            "protect": chosen["protect"],
-            "heartbeat_seconds": chosen["heartbeat"],
+            "wal_budget_bytes": data["wal_budget"],
+            "protect": data["protect"],
+            "heartbeat_seconds": data["heartbeat"],
         }
 
 
@@ -92,13 +94,15 @@ class Budget:
 def budget_of(slot: Slot, form: BudgetForm | None = None) -> Budget:
     """Return a slot's budget; ``form`` is a form that was refused."""
     watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
-    retained = watched.facts.get("retained_wal_bytes") if watched is not None else None
-    size = slot.wal_budget_bytes
+    retained_bytes = watched.facts.get("retained_wal_bytes") if watched is not None else None
+    budget_bytes = slot.wal_budget_bytes
     return Budget(
         slot=slot,
         sentence=_sentence(slot),
-        retained_bytes=retained,
-        used_percent=None if not size or retained is None else min(100, 100 * retained // size),
+        retained_bytes=retained_bytes,
+        used_percent=None
+        if not budget_bytes or retained_bytes is None
+        else min(100, 100 * retained_bytes // budget_bytes),
         adopted=not slot.owned,
         dropped=slot.problem_code == DROPPED,
         heartbeat_statement=HEARTBEAT.as_string(None),
@@ -107,18 +111,19 @@ def budget_of(slot: Slot, form: BudgetForm | None = None) -> Budget:
 
 
 def _sentence(slot: Slot) -> str:
-    size = slot.wal_budget_bytes
-    if size is None:
+    budget_bytes = slot.wal_budget_bytes
+    if budget_bytes is None:
         return (
             "No budget: replview never drops this slot, however much WAL it retains. Only the "
             "server's max_slot_wal_keep_size (13 and later) bounds it."
         )
     if slot.protect == Slot.Protect.RECORD:
         return (
-            f"Protect the record: replview warns at {size_words(size // 2)} and at "
-            f"{size_words(size)}, and drops nothing. The source's disk may fill up."
+            f"Protect the record: replview warns at {size_words(budget_bytes // 2)} and at "
+            f"{size_words(budget_bytes)}, and drops nothing. The source's disk may fill up."
         )
     return (
-        f"Protect the database: replview warns at {size_words(size // 2)}; at {size_words(size)} "
-        "it stops receiving and drops the slot on the source. History then has a gap."
+        f"Protect the database: replview warns at {size_words(budget_bytes // 2)}; at "
+        f"{size_words(budget_bytes)} it stops receiving and drops the slot on the source. History "
+        "then has a gap."
     )

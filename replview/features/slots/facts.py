@@ -74,23 +74,27 @@ def same_slot(source: Source, name: str) -> SameSlot | None:
     """Return the slot's other names; None if no other source leads to the same slot."""
     if source.system_identifier in (None, "", "unknown"):
         return None
-    rows = WatchedSlot.objects.filter(
+    watched_slots = WatchedSlot.objects.filter(
         name=name, source__system_identifier=source.system_identifier, gone_at=None
     ).select_related("source", "slot")
-    if len(rows) < 2:
+    if len(watched_slots) < 2:
         return None
-    looks = SourceLook.objects.in_bulk([row.source_id for row in rows])
+    looks = SourceLook.objects.in_bulk([watched.source_id for watched in watched_slots])
     server = server_of(source, looks)
-    same = [row for row in rows if server is not None and server_of(row.source, looks) == server]
-    if len(same) < 2:
+    same_slots = [
+        watched
+        for watched in watched_slots
+        if server is not None and server_of(watched.source, looks) == server
+    ]
+    if len(same_slots) < 2:
         return None
     fresh_since = timezone.now() - stale_after()
-    [first], _ = one_a_slot(same, looks, lambda row: row.last_seen_at > fresh_since)
+    [first], _ = one_a_slot(same_slots, looks, lambda watched: watched.last_seen_at > fresh_since)
     return SameSlot(
         others=[
-            (str(row), reverse("slot", args=[row.source.name, row.name]))
-            for row in same
-            if row.source_id != source.pk
+            (str(watched), reverse("slot", args=[watched.source.name, watched.name]))
+            for watched in same_slots
+            if watched.source_id != source.pk
         ],
         alerted=str(first),
         here=first.source_id == source.pk,
@@ -115,29 +119,29 @@ def facts_of(server: ServerSlot, slot: Slot | None, cause: Cause, failover: Fail
     """Return the facts in the order of the page: reader, what holds it, positions, options."""
     pid, seen_at = server.text("active_pid"), server.first_seen_at
     return [
-        _consumer(server),
-        *_replay(server),
+        _consumer_fact(server),
+        *_replay_facts(server),
         Fact(name="Held back by", text=cause.words)
         if cause.kind != "unknown"
         else Fact(name="Held back by", unknown=f"unknown: {cause.words}"),
-        _known(server, "wal_status", "needs 13"),
-        *_invalidation(server),
-        _position(server, "restart_lsn"),
-        _position(server, "confirmed_flush_lsn"),
-        _current(server),
-        _inactive(server),
-        *_failover(server, failover),
-        *([] if server.physical else [_switch(server, "two_phase", "needs 14")]),
-        _switch(server, "temporary", "not told"),
+        _text_fact(server, "wal_status", "needs 13"),
+        *_invalidation_facts(server),
+        _position_fact(server, "restart_lsn"),
+        _position_fact(server, "confirmed_flush_lsn"),
+        _current_wal_fact(server),
+        _inactive_fact(server),
+        *_failover_facts(server, failover),
+        *([] if server.physical else [_boolean_fact(server, "two_phase", "needs 14")]),
+        _boolean_fact(server, "temporary", "not told"),
         # The page of a received slot shows these with its options.
-        *([] if slot is not None else _kind(server)),
+        *([] if slot is not None else _kind_facts(server)),
         Fact(name="active_pid", text=pid or "none", mono=bool(pid)),
         *([] if slot is not None else [Fact(name="Created by", text="not replview; monitored")]),
         Fact(name="First seen", at=seen_at, unknown="" if seen_at else "unknown"),
     ]
 
 
-def _consumer(server: ServerSlot) -> Fact:
+def _consumer_fact(server: ServerSlot) -> Fact:
     name = "Standby" if server.physical else "Consumer"
     if server.active is None:
         return Fact(name=name, unknown="unknown")
@@ -147,14 +151,16 @@ def _consumer(server: ServerSlot) -> Fact:
         if server.inactive_since is None:
             return Fact(name=name, text="none")
         return Fact(name=name, text="none since", at=server.inactive_since)
-    who = server.text("application_name") or f"pid {server.text('active_pid') or 'unknown'}"
+    reader = server.text("application_name") or f"pid {server.text('active_pid') or 'unknown'}"
     address = server.text("client_addr")
-    began = server.moment("backend_start")
-    notes = [f"from {address}" if address else "", "since" if began else ""]
-    return Fact(name=name, text=who, note=", ".join(word for word in notes if word), at=began)
+    started_at = server.moment("backend_start")
+    notes = [f"from {address}" if address else "", "since" if started_at else ""]
+    return Fact(
+        name=name, text=reader, note=", ".join(note for note in notes if note), at=started_at
+    )
 
 
-def _replay(server: ServerSlot) -> Iterator[Fact]:
+def _replay_facts(server: ServerSlot) -> Iterator[Fact]:
     """Yield how far the standby has replayed, and whether commits wait for it."""
     if not server.physical or not server.active:
         return
@@ -166,7 +172,7 @@ def _replay(server: ServerSlot) -> Iterator[Fact]:
         yield Fact(name="Replay lag", unknown="unknown: nothing was replayed recently", note=state)
 
 
-def _invalidation(server: ServerSlot) -> Iterator[Fact]:
+def _invalidation_facts(server: ServerSlot) -> Iterator[Fact]:
     if server.lost:
         yield Fact(name="invalidation_reason", text=server.lost, mono=True,
                    note="" if server.facts.get("invalidation_reason") else "as this version tells"
@@ -175,13 +181,13 @@ def _invalidation(server: ServerSlot) -> Iterator[Fact]:
         yield Fact(name="conflicting", text="no")
 
 
-def _known(server: ServerSlot, name: str, needs: str) -> Fact:
+def _text_fact(server: ServerSlot, name: str, needs: str) -> Fact:
     if text := server.text(name):
         return Fact(name=name, text=text)
     return Fact(name=name, unknown="unknown" if name in server.facts else f"unknown: {needs}")
 
 
-def _position(server: ServerSlot, name: str) -> Fact:
+def _position_fact(server: ServerSlot, name: str) -> Fact:
     if text := server.text(name):
         return Fact(name=name, lsn=text)
     if name == "confirmed_flush_lsn" and server.physical:
@@ -189,7 +195,7 @@ def _position(server: ServerSlot, name: str) -> Fact:
     return Fact(name=name, unknown="unknown" if server.lost else "none yet")
 
 
-def _current(server: ServerSlot) -> Fact:
+def _current_wal_fact(server: ServerSlot) -> Fact:
     """Return the server's position, computed from restart_lsn if it is not known."""
     restart, retained = server.text("restart_lsn"), server.retained_wal_bytes
     if current := server.text("current_lsn"):
@@ -199,7 +205,7 @@ def _current(server: ServerSlot) -> Fact:
     return Fact(name="Current WAL", lsn=str(LSN(LSN.parse(restart) + retained)))
 
 
-def _inactive(server: ServerSlot) -> Fact:
+def _inactive_fact(server: ServerSlot) -> Fact:
     name = "inactive_since"
     if server.active:
         return Fact(name=name, text="active")
@@ -207,29 +213,31 @@ def _inactive(server: ServerSlot) -> Fact:
         timeout = idle_timeout(server.source) if server.idle_since else None
         note = "" if timeout is None else f"{BY_IDLE} of {age_words(timeout)} runs since"
         return Fact(name=name, at=since, note=note)
-    seen = "" if server.inactive_since is None else "seen inactive since"
+    seen_note = "" if server.inactive_since is None else "seen inactive since"
     if name not in server.facts:
-        return Fact(name=name, unknown="unknown: needs 17", at=server.inactive_since, note=seen)
+        return Fact(
+            name=name, unknown="unknown: needs 17", at=server.inactive_since, note=seen_note
+        )
     return Fact(name=name, unknown="unknown")
 
 
-def _failover(server: ServerSlot, failover: Failover) -> Iterator[Fact]:
+def _failover_facts(server: ServerSlot, failover: Failover) -> Iterator[Fact]:
     if not server.physical:
-        yield _switch(server, "failover", "needs 17")
+        yield _boolean_fact(server, "failover", "needs 17")
         if server.source.in_recovery:
-            yield _switch(server, "synced", "needs 17")
+            yield _boolean_fact(server, "synced", "needs 17")
     unknown = f"unknown: {failover.unknown}" if failover.unknown else ""
     yield Fact(name="Failover ready", text="" if unknown else failover.words, unknown=unknown)
 
 
-def _switch(server: ServerSlot, name: str, needs: str) -> Fact:
+def _boolean_fact(server: ServerSlot, name: str, needs: str) -> Fact:
     value = server.facts.get(name, server.temporary if name == "temporary" else None)
     if isinstance(value, bool):
         return Fact(name=name, text="yes" if value else "no")
     return Fact(name=name, unknown=f"unknown: {needs}")
 
 
-def _kind(server: ServerSlot) -> Iterator[Fact]:
+def _kind_facts(server: ServerSlot) -> Iterator[Fact]:
     yield Fact(name="Type", text=server.slot_type)
     if not server.physical:
         for name, text in (("Plugin", server.plugin), ("Database", server.database)):

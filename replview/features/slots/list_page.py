@@ -62,8 +62,8 @@ class SlotsFilter:
 
     def owners(self) -> Iterator[tuple[str, str, bool]]:
         """Yield label, query string and selected state of each choice of owner."""
-        for value, word in WHOSE.items():
-            yield word, replace(self, whose=value).query, self.whose == value
+        for value, label in WHOSE.items():
+            yield label, replace(self, whose=value).query, self.whose == value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +109,10 @@ class SlotsPage:
     level: str = "idle"
 
 
-def read_filter(asked: Mapping[str, str], fleet: Fleet) -> SlotsFilter:
+def read_filter(params: Mapping[str, str], fleet: Fleet) -> SlotsFilter:
     """Read the query parameters."""
     names = {view.source.name for view in fleet.sources}
-    source, state, whose = (asked.get(name, "") for name in ("source", "state", "whose"))
+    source, state, whose = (params.get(name, "") for name in ("source", "state", "whose"))
     return SlotsFilter(
         source=source if source in names else "",
         state=state if state in set(Level) else "",
@@ -120,11 +120,11 @@ def read_filter(asked: Mapping[str, str], fleet: Fleet) -> SlotsFilter:
     )
 
 
-def read_page(fleet: Fleet, asked: Mapping[str, str]) -> SlotsPage:
+def read_page(fleet: Fleet, params: Mapping[str, str]) -> SlotsPage:
     """Build the list that the query parameters ask for, with warnings about failover."""
     settings = read_failover_settings(view.source.pk for view in fleet.sources)
     waits = {pk: waits_for_none(facts) for pk, facts in settings.items()}
-    return build_page(fleet, read_filter(asked, fleet), waits)
+    return build_page(fleet, read_filter(params, fleet), waits)
 
 
 def build_page(
@@ -132,52 +132,54 @@ def build_page(
 ) -> SlotsPage:
     """Build the rows, worst first, with what belongs to them."""
     sources = {view.source.pk: view.source for view in fleet.sources}
-    everything = sorted(
-        (*_ours(fleet), *(_other(view, fleet) for view in fleet.others)),
+    all_rows = sorted(
+        (*_received_rows(fleet), *(_watched_row(view, fleet) for view in fleet.others)),
         key=lambda row: (urgency(row.view.health), not row.ours, row.source.name, row.view.name),
     )
     names = ("", *sorted(source.name for source in sources.values()))
-    menu = [(one, replace(filters, source=one).query, filters.source == one) for one in names]
-    page = SlotsPage(filters=filters, sources=menu, total=len(everything))
-    page.level = everything[0].view.level if everything else "idle"
-    page.summary = _summary(everything)
-    candidates = list(_gone(sources, fleet)) if filters.whose == "gone" else everything
-    rows = [row for row in candidates if _wanted(row, filters, fleet)]
+    menu = [(name, replace(filters, source=name).query, filters.source == name) for name in names]
+    page = SlotsPage(filters=filters, sources=menu, total=len(all_rows))
+    page.level = all_rows[0].view.level if all_rows else "idle"
+    page.summary = _summary(all_rows)
+    candidates = list(_gone_rows(sources, fleet)) if filters.whose == "gone" else all_rows
+    rows = [row for row in candidates if _matches_filter(row, filters, fleet)]
     page.rows, page.more = rows[:ROWS], max(len(rows) - ROWS, 0)
     page.unneeded = [
         {"row": row, "run": drop_statement(row.view.server)}
         for row in rows
         if isinstance(row.view, OtherView) and forgotten(row.view.server, fleet.now)
     ][:ROWS]
-    chosen = {pk: source for pk, source in sources.items() if filters.source in ("", source.name)}
-    page.subscriptions = read_subscriptions(chosen, fleet.now)
+    chosen_sources = {
+        pk: source for pk, source in sources.items() if filters.source in ("", source.name)
+    }
+    page.subscriptions = read_subscriptions(chosen_sources, fleet.now)
     servers = [row.view.server for row in rows if row.view.server is not None]
-    failover = {one.source.pk for one in servers if one.facts.get("failover") is True}
+    failover = {server.source.pk for server in servers if server.facts.get("failover") is True}
     page.warnings = [
         (source, WAITS_FOR_NONE)
-        for pk, source in chosen.items()
+        for pk, source in chosen_sources.items()
         if pk in failover and waits_for_none.get(pk) and not source.in_recovery
     ]
     return page
 
 
-def _ours(fleet: Fleet) -> Iterator[SlotListRow]:
+def _received_rows(fleet: Fleet) -> Iterator[SlotListRow]:
     for view in fleet.slots:
         server = view.server
-        known = view.present_known and server is not None
+        position_known = view.present_known and server is not None
         yield SlotListRow(
             view=view,
             ours=True,
             source=view.slot.source,
             kind=f"logical, {view.slot.plugin}",
             lost=lost_short(view.lost) if view.lost else "",
-            behind_bytes=server.behind_bytes if known and server is not None else None,
+            behind_bytes=server.behind_bytes if position_known and server is not None else None,
             transactions_per_second=view.transactions_per_second,
             reserves_none=False,
         )
 
 
-def _other(view: OtherView, fleet: Fleet) -> SlotListRow:
+def _watched_row(view: OtherView, fleet: Fleet) -> SlotListRow:
     server = view.server
     return SlotListRow(
         view=view,
@@ -191,15 +193,15 @@ def _other(view: OtherView, fleet: Fleet) -> SlotListRow:
     )
 
 
-def _gone(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotListRow]:
+def _gone_rows(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotListRow]:
     """Yield other slots that were dropped, latest first."""
-    found = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False).order_by("-gone_at")
-    for row in found[:ROWS]:
+    gone_slots = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False).order_by("-gone_at")
+    for row in gone_slots[:ROWS]:
         row.source = sources[row.source_id]
-        yield _other(other_view(row, SlotRates(), fleet.now, Causes(fleet.now)), fleet)
+        yield _watched_row(other_view(row, SlotRates(), fleet.now, Causes(fleet.now)), fleet)
 
 
-def _wanted(row: SlotListRow, filters: SlotsFilter, fleet: Fleet) -> bool:
+def _matches_filter(row: SlotListRow, filters: SlotsFilter, fleet: Fleet) -> bool:
     server = row.view.server
     unread = server is not None and server.active is False and not server.synced
     return (
@@ -212,13 +214,13 @@ def _wanted(row: SlotListRow, filters: SlotsFilter, fleet: Fleet) -> bool:
 def _summary(rows: list[SlotListRow]) -> str:
     """Return the count by level: ``1 needs you now, 8 caught up; 3 slots only monitored.``."""
     counts = Counter(row.view.level for row in rows)
-    parts = ", ".join(_counted(counts[level], level) for level in Level if counts[level])
+    parts = ", ".join(_count_words(counts[level], level) for level in Level if counts[level])
     others = sum(1 for row in rows if not row.ours)
     watched = f"; {plural(others, 'slot')} only monitored" if others else ""
     return f"{parts}{watched}."
 
 
-def _counted(number: int, level: Level) -> str:
+def _count_words(number: int, level: Level) -> str:
     """Return a number with the level's words: ``1 needs a look``, ``2 need a look``."""
     word = level.word
     return f"{number} {word if number == 1 else word.replace('needs', 'need')}"

@@ -74,8 +74,8 @@ class Quarantined:
     def decided(self) -> str:
         """Return who decided what, and what follows."""
         skips = self.row.decision == Quarantine.Decision.SKIP
-        what = f"skip {self.skipped}" if skips else "try again"
-        return f"{self.row.decided_by} decided to {what}. {self.follows}"
+        decision = f"skip {self.skipped}" if skips else "try again"
+        return f"{self.row.decided_by} decided to {decision}. {self.follows}"
 
 
 def quarantined(slot: Slot, user: str, *, error: str = "", typed: str = "") -> Quarantined | None:
@@ -90,14 +90,14 @@ def quarantined(slot: Slot, user: str, *, error: str = "", typed: str = "") -> Q
         tag=tag_words(row.tag),
         word=word,
         consequence=consequence(row, user) if word else "",
-        follows=_follows(row, streams, late),
+        follows=_reaction(row, streams, late),
         overdue=late and not streams,
         error=error,
         typed=typed,
     )
 
 
-def _follows(row: Quarantine, streams: bool, late: bool) -> str:
+def _reaction(row: Quarantine, streams: bool, late: bool) -> str:
     if streams and row.decision == Quarantine.Decision.SKIP:
         return "It is received again, and skipped."
     if late:
@@ -122,17 +122,17 @@ def tag_words(tag: str) -> str:
 
 def consequence(row: Quarantine, by: str) -> str:
     """Return what a skip removes from the record, and the account it is recorded under."""
-    name = f"the gap is recorded under your name ({by})."
+    record_note = f"the gap is recorded under your name ({by})."
     if row.xid is None:
-        return f"The message at {row.lsn} will never be stored; {name}"
+        return f"The message at {row.lsn} will never be stored; {record_note}"
     count = changes_so_far(row)
-    which = (
+    changes = (
         f"{plural(count, 'change')} received so far of transaction {row.xid}, and all that follow,"
         if count
         else f"All changes of transaction {row.xid} (number unknown: it was not received "
         "completely)"
     )
-    return f"{which} will never be stored; {name}"
+    return f"{changes} will never be stored; {record_note}"
 
 
 def hex_dump(data: bytes) -> str:

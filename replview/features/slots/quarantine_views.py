@@ -22,7 +22,7 @@ from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import Action, note
 
 #: Tags of messages that carry values of rows; among the others only ``M`` carries values.
-_OF_ROWS = "IUD"
+_ROW_TAGS = "IUD"
 #: Size of the pieces in which a download is read from the store.
 _PIECE_BYTES = 4 << 20
 
@@ -47,15 +47,15 @@ def why_withheld(row: Quarantine, slot: Slot) -> str:
     visibility = current_visibility()
     if row.tag == "M":
         return f"you have {NO_RIGHT}" if visibility.hides_messages(slot.source_id) else ""
-    if row.tag not in _OF_ROWS and row.tag:
+    if row.tag not in _ROW_TAGS and row.tag:
         return ""
-    called = table_readings(row.relation)
-    if not called:
-        closed = visibility.restricted or current_rules() or slot.column_rules
-        return "it names no table, and you may not see all tables" if closed else ""
-    if any(visibility.hides_table(slot.source_id, schema, table) for schema, table in called):
+    tables = table_readings(row.relation)
+    if not tables:
+        restricted = visibility.restricted or current_rules() or slot.column_rules
+        return "it names no table, and you may not see all tables" if restricted else ""
+    if any(visibility.hides_table(slot.source_id, schema, table) for schema, table in tables):
         return f"you have {NO_RIGHT} of {row.relation}"
-    if any(_is_masked(slot, schema, table) for schema, table in called):
+    if any(_is_masked(slot, schema, table) for schema, table in tables):
         return f"columns of {row.relation} are masked, and these bytes are not"
     return ""
 
@@ -66,16 +66,25 @@ def _is_masked(slot: Slot, schema: str, table: str) -> bool:
     The slot's own rules and those of the instance count. For a table that is not recorded any
     matching rule counts, since its columns are unknown.
     """
-    so_called = RelationVersion.objects.filter(relation__slot=slot, schema=schema, table=table)
-    shapes = RelationVersion.objects.filter(relation__in=so_called.values("relation"))
-    versions = list(shapes.values_list("schema", "table", "columns"))
-    columns = [column for *_, shape in versions for column in named_columns(shape)]
+    same_named = RelationVersion.objects.filter(relation__slot=slot, schema=schema, table=table)
+    relation_versions = RelationVersion.objects.filter(relation__in=same_named.values("relation"))
+    versions = list(relation_versions.values_list("schema", "table", "columns"))
+    columns = [
+        column for *_, version_columns in versions for column in named_columns(version_columns)
+    ]
     rules = current_rules()
-    for of_schema, of_table in {(schema, table), *((one, other) for one, other, _ in versions)}:
-        if (slot.column_rules or {}).get(f"{of_schema}.{of_table}"):
+    for schema_name, table_name in {
+        (schema, table),
+        *((version_schema, version_table) for version_schema, version_table, _ in versions),
+    }:
+        if (slot.column_rules or {}).get(f"{schema_name}.{table_name}"):
             return True
-        mine = [r for r in rules if r.matches_table(slot.source_id, of_schema, of_table)]
-        if mine and (not columns or masked_by(mine, slot.source_id, of_schema, of_table, columns)):
+        table_rules = [
+            rule for rule in rules if rule.matches_table(slot.source_id, schema_name, table_name)
+        ]
+        if table_rules and (
+            not columns or masked_by(table_rules, slot.source_id, schema_name, table_name, columns)
+        ):
             return True
     return False
 
@@ -86,7 +95,7 @@ def decision(
 ) -> HttpResponse:
     """Try again or skip the transaction; a skip must be confirmed with the typed xid."""
     view = slot_page.find(request, source_name, slot_name)
-    row = _find(source_name, slot_name, quarantine_id)
+    row = _find_quarantine(source_name, slot_name, quarantine_id)
     if view is None:
         raise Http404("there is no such slot")
     chosen, typed = request.POST.get("decision", ""), request.POST.get("xid", "").strip()[:40]
@@ -112,7 +121,7 @@ def decision(
 @page(GET, role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=ROWS)
 def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int) -> HttpResponse:
     """Show the message's beginning as a hex dump, as a part of the page."""
-    message = read_raw(_find(source_name, slot_name, quarantine_id))
+    message = read_raw(_find_quarantine(source_name, slot_name, quarantine_id))
     if message.dump:
         slot = message.row.slot
         note(Action.VIEWED_ROWS, subject=f"a quarantined message of {slot}",
@@ -123,13 +132,13 @@ def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: i
 def read_raw(row: Quarantine) -> RawMessage:
     """Read the beginning of a message, if this account may see it."""
     withheld = why_withheld(row, row.slot)
-    kept = 0 if withheld else raw_length(row.pk)
+    stored_bytes = 0 if withheld else raw_length(row.pk)
     return RawMessage(
         row=row,
-        dump=hex_dump(raw_part(row.pk, 0, SHOWN_BYTES)) if kept else "",
+        dump=hex_dump(raw_part(row.pk, 0, SHOWN_BYTES)) if stored_bytes else "",
         rest_bytes=max(row.raw_bytes - SHOWN_BYTES, 0),
         withheld=withheld,
-        erased=not withheld and not kept and row.raw_bytes > 0,
+        erased=not withheld and not stored_bytes and row.raw_bytes > 0,
     )
 
 
@@ -138,7 +147,7 @@ def raw_file(
     request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int
 ) -> StreamingHttpResponse:
     """Send the whole message as a download."""
-    row = _find(source_name, slot_name, quarantine_id)
+    row = _find_quarantine(source_name, slot_name, quarantine_id)
     if withheld := why_withheld(row, row.slot):
         raise PermissionDenied(f"This message is not shown: {withheld}.")
     note(Action.DOWNLOADED, subject=f"a quarantined message of {row.slot}",
@@ -162,7 +171,7 @@ async def _pieces(quarantine_id: int) -> AsyncIterator[bytes]:
         offset += len(piece)
 
 
-def _find(source_name: str, slot_name: str, quarantine_id: int) -> Quarantine:
+def _find_quarantine(source_name: str, slot_name: str, quarantine_id: int) -> Quarantine:
     rows = Quarantine.objects.filter(slot__name=slot_name, slot__source__name=source_name)
     row = rows.select_related("slot__source").defer("raw").filter(pk=quarantine_id).first()
     if row is None:

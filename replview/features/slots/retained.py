@@ -46,17 +46,17 @@ def retained_of(view: SlotView | OtherView) -> Retained:
     return Retained(
         number=None if retained is None else bytes_words(retained),
         lost=lost_short(view.lost) if view.lost else "",
-        pace=_pace(view.reading) if retained is not None else "",
-        left=_left(view.reading, view.health, retained, limit),
+        pace=_growth_words(view.reading) if retained is not None else "",
+        left=_remaining_words(view.reading, view.health, retained, limit),
         limit=limit.words,
         half="half: alerts from here" if size else "",
         end=limit.end_words,
-        width=None if size is None or retained is None else _width(retained, size),
+        width=None if size is None or retained is None else _bar_width(retained, size),
         level=view.level,
     )
 
 
-def _pace(reading: SlotReading) -> str:
+def _growth_words(reading: SlotReading) -> str:
     """Return the change of the retained WAL, such as ``growing 5.2 MB/s``."""
     growth = reading.growth_bytes_per_second
     if growth is None:
@@ -66,30 +66,34 @@ def _pace(reading: SlotReading) -> str:
     return f"{'growing' if growth > 0 else 'falling'} {bytes_words(abs(growth))}/s"
 
 
-def _left(reading: SlotReading, health: Health, retained: int | None, limit: WalLimit) -> str:
+def _remaining_words(
+    reading: SlotReading, health: Health, retained: int | None, limit: WalLimit
+) -> str:
     """Return the WAL left until the limit, and the time to loss if the slot needs attention."""
     if retained is None:
         return ""
-    lost = _lost_words(health)
+    loss_words = _lost_words(health)
     if limit.size_bytes is None:
-        return lost
-    safe = reading.safe_wal_bytes if limit.by == "server" else None
-    left = bytes_words(max(limit.size_bytes - retained, 0) if safe is None else max(safe, 0))
-    return f"{left} left, {lost}" if lost else f"{left} left"
+        return loss_words
+    safe_bytes = reading.safe_wal_bytes if limit.by == "server" else None
+    remaining = bytes_words(
+        max(limit.size_bytes - retained, 0) if safe_bytes is None else max(safe_bytes, 0)
+    )
+    return f"{remaining} left, {loss_words}" if loss_words else f"{remaining} left"
 
 
 def _lost_words(health: Health) -> str:
     """Return the time to loss, and its limit if that is the idle timeout."""
     if health.loss_seconds is None or health.level not in (Level.NOW, Level.LOOK):
         return ""
-    by = f", by {BY_IDLE}" if health.loss_by == BY_IDLE else ""
+    cause = f", by {BY_IDLE}" if health.loss_by == BY_IDLE else ""
     if health.loss_seconds <= 0:
-        return f"lost at the next checkpoint{by}" if by else ""
+        return f"lost at the next checkpoint{cause}" if cause else ""
     span = f" ({health.loss_span})" if health.loss_span else ""
-    return f"lost in about {age_words(health.loss_seconds)}{span}{by}"
+    return f"lost in about {age_words(health.loss_seconds)}{span}{cause}"
 
 
-def _width(retained: int, limit: int) -> int:
+def _bar_width(retained: int, limit: int) -> int:
     share = retained / limit if limit else 1.0
     return min(max(round(share * BAR_WIDTH), 3 if retained else 0), BAR_WIDTH)
 
@@ -111,12 +115,12 @@ class SlotCharts:
 def charts_of(slot: str, source_id: int) -> SlotCharts:
     """Return the charts of ``source/slot``."""
     query = LagQuery(slots=(slot,))
-    words = query.words(charts=",".join(SHOWN))
+    query_string = query.words(charts=",".join(SHOWN))
     return SlotCharts(
         slot=slot,
         source_id=source_id,
         titles=[CHARTS[key] for key in SHOWN],
         page_url=query.url(),
-        data_url=f"{reverse('lag-data')}?{words}",
-        csv_url=f"{reverse('lag-csv')}?{words}",
+        data_url=f"{reverse('lag-data')}?{query_string}",
+        csv_url=f"{reverse('lag-csv')}?{query_string}",
     )

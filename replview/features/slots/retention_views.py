@@ -45,7 +45,7 @@ class KeepingPage:
 
 def keeping_page(
     slot: Slot,
-    asked: Keeping | None,
+    requested: Keeping | None,
     loss: RetentionLoss | None,
     *,
     typed: tuple[str, str],
@@ -53,16 +53,19 @@ def keeping_page(
 ) -> KeepingPage:
     """Build the page; ``typed`` holds the form's two fields, age and size."""
     forecast = of_slot(slot)
-    words, has = retention_text.slot_forecast_words(forecast), retention_text.has_words(forecast)
-    has = has[0].upper() + has[1:]
+    words, has_words = (
+        retention_text.slot_forecast_words(forecast),
+        retention_text.has_words(forecast),
+    )
+    has_words = has_words[0].upper() + has_words[1:]
     return KeepingPage(
         slot=slot,
         forecast=forecast,
         days=days_of(slot.pk)[::-1][:_DAYS_SHOWN],
         title=f"{slot.name} keeps its record {retention_text.keeping_words(Keeping.of(slot))}.",
-        cause=f"{has}, {words}." if words.startswith("its") else f"{has} and {words}.",
+        cause=f"{has_words}, {words}." if words.startswith("its") else f"{has_words} and {words}.",
         loss=loss,
-        asked_words=retention_text.keeping_words(asked) if asked and loss else "",
+        asked_words=retention_text.keeping_words(requested) if requested and loss else "",
         lost="" if loss is None else retention_text.loss_sentence(loss),
         notes=[] if loss is None else retention_text.loss_notes(loss),
         how=retention_text.how_words(all_alike()),
@@ -76,39 +79,39 @@ def keeping_page(
 def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Show the retention, and what a change would delete; a POST makes the change."""
     slot_page.find(request, source_name, slot_name)
-    found = Slot.objects.filter(source__name=source_name, name=slot_name, temporary=False)
-    slot = found.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
+    candidates = Slot.objects.filter(source__name=source_name, name=slot_name, temporary=False)
+    slot = candidates.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
     if slot is None:
         raise Http404("there is no such slot")
-    sent = request.POST if request.method == "POST" else request.GET
-    now = Keeping.of(slot)
-    typed_for = sent.get("keep_for", retention_text.days_typed(now.for_days))[:40]
-    typed_most = sent.get("keep_at_most", retention_text.size_typed(now.at_most_bytes))[:40]
-    asked: Keeping | None = None
+    params = request.POST if request.method == "POST" else request.GET
+    current = Keeping.of(slot)
+    typed_for = params.get("keep_for", retention_text.days_typed(current.for_days))[:40]
+    typed_most = params.get("keep_at_most", retention_text.size_typed(current.at_most_bytes))[:40]
+    requested: Keeping | None = None
     error = ""
-    if "keep_for" in sent or "keep_at_most" in sent:
+    if "keep_for" in params or "keep_at_most" in params:
         try:
-            asked = retention_text.parse_keeping(typed_for, typed_most, now)
-        except ValueError as wrong:
-            error = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}."
-    loss = loss_of(slot, asked) if asked is not None and asked != now else None
-    if request.method == "POST" and asked is not None:
-        unsure = loss is not None and loss.is_to_be_confirmed
-        if unsure and sent.get("typed", "").strip() != slot.name:
+            requested = retention_text.parse_keeping(typed_for, typed_most, current)
+        except ValueError as problem:
+            error = f"{str(problem)[:1].upper()}{str(problem)[1:]}."
+    loss = loss_of(slot, requested) if requested is not None and requested != current else None
+    if request.method == "POST" and requested is not None:
+        unconfirmed = loss is not None and loss.is_to_be_confirmed
+        if unconfirmed and params.get("typed", "").strip() != slot.name:
             error = f"Type {slot.name} to confirm the deletion."
         else:
-            return _choose(request, slot, asked)
-    page = keeping_page(slot, asked, loss, typed=(typed_for, typed_most), error=error)
+            return _change_retention(request, slot, requested)
+    page = keeping_page(slot, requested, loss, typed=(typed_for, typed_most), error=error)
     return render(request, "slots/retention.html", {"page": page}, status=422 if error else 200)
 
 
-def _choose(request: HttpRequest, slot: Slot, asked: Keeping) -> HttpResponse:
+def _change_retention(request: HttpRequest, slot: Slot, requested: Keeping) -> HttpResponse:
     """Change the retention if it differs, and redirect to the page."""
-    if Keeping.of(slot) != asked:
-        change_keeping(slot, asked, by=request.user.get_username())
+    if Keeping.of(slot) != requested:
+        change_keeping(slot, requested, by=request.user.get_username())
         note(
             Action.CHANGED_SETTINGS,
-            subject=f"what {slot} keeps: {retention_text.keeping_words(asked)}",
+            subject=f"what {slot} keeps: {retention_text.keeping_words(requested)}",
             source_id=slot.source_id,
         )
     return redirect(reverse("slot-keeping", args=[slot.source.name, slot.name]))

@@ -26,7 +26,7 @@ LOG_LINES = 50
 #: Most incarnations that are shown at first; earlier ones are folded.
 INCARNATIONS_SHOWN = 4
 _INCARNATIONS_READ = 50
-_KINDS_ASKED = 30
+_MOST_KINDS = 30
 
 REASONS = {
     "created": "created by replview",
@@ -144,7 +144,7 @@ def slot_page(
         incarnations=incarnations[:INCARNATIONS_SHOWN],
         earlier=incarnations[INCARNATIONS_SHOWN:],
         present=next((row for row in rows if row.pk == slot.incarnation_id), None),
-        log=_log(query, slot),
+        log=_slot_log(query, slot),
     )
 
 
@@ -156,7 +156,7 @@ def watched_slot_page(view: OtherView, own: Slot | None = None) -> WatchedSlotPa
     """
     source = view.server.source
     readable = view.server.plugin in PLUGINS and not view.server.physical
-    adopts = readable and own is None and not view.lost and not view.server.gone_at
+    adoptable = readable and own is None and not view.lost and not view.server.gone_at
     on_server = server_side(view.server, None, view.reading, timezone.now())
     return WatchedSlotPage(
         view=view,
@@ -164,7 +164,7 @@ def watched_slot_page(view: OtherView, own: Slot | None = None) -> WatchedSlotPa
         retained=retained_of(view),
         charts=charts_of(view.full_name, source.pk),
         adopt_command=f"replview slot add {quote(source.name)} {quote(view.name)} --adopt"
-        if adopts
+        if adoptable
         else "",
     )
 
@@ -186,9 +186,9 @@ def _sentence(view: SlotView, quarantined: Quarantined | None) -> Sentence:
     )
 
 
-def _log(query: QueryDict, slot: Slot) -> SlotLog:
+def _slot_log(query: QueryDict, slot: Slot) -> SlotLog:
     kinds = list(dict.fromkeys(kind for kind in query.getlist("kind") if kind))
-    kinds = [clean_text(kind, 60, strip=False) for kind in kinds[:_KINDS_ASKED]]
+    kinds = [clean_text(kind, 60, strip=False) for kind in kinds[:_MOST_KINDS]]
     start = None
     if query.get("from", ""):
         start = line_of(slot, Params(query).number("from") or 0)

@@ -61,9 +61,9 @@ def find(request: HttpRequest, source_name: str, slot_name: str) -> SlotView | N
 def find_other(request: HttpRequest, source_name: str, slot_name: str) -> OtherView | None:
     """Return a slot that replview only watches, even if it was dropped lately."""
     fleet = fleet_of(request)
-    found = fleet.find_other(f"{source_name}/{slot_name}")
-    if found is not None:
-        return found
+    view = fleet.find_other(f"{source_name}/{slot_name}")
+    if view is not None:
+        return view
     rows = WatchedSlot.objects.filter(source__name=source_name, name=slot_name, slot=None)
     row = rows.select_related("source").first()
     return None if row is None else other_view(row, SlotRates(), fleet.now, Causes(fleet.now))
@@ -81,8 +81,8 @@ def gone_page(source_name: str, slot_name: str) -> GoneSlotPage:
     """Build the page of a slot that replview does not receive."""
     command = "replview slot add SOURCE SLOT"
     # Put only valid names into the command: a link may contain any text, and commands get run.
-    known = Source.objects.filter(name=source_name).exists()
-    if known and re.fullmatch(r"[a-z0-9_]{1,63}", slot_name):
+    source_exists = Source.objects.filter(name=source_name).exists()
+    if source_exists and re.fullmatch(r"[a-z0-9_]{1,63}", slot_name):
         command = f"replview slot add {quote(source_name)} {slot_name}"
     return GoneSlotPage(source_name=source_name, slot_name=slot_name, add_command=command)
 
@@ -122,8 +122,8 @@ def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -
 @page(POST, role=OPERATOR, of=OF_SLOT)
 def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Change the budget; a refused form is shown again on the slot's page."""
-    row = Slot.objects.filter(source__name=source_name, name=slot_name, temporary=False)
-    slot = row.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
+    candidates = Slot.objects.filter(source__name=source_name, name=slot_name, temporary=False)
+    slot = candidates.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
     if slot is None:
         raise Http404("there is no such slot whose budget can be changed")
     # At its budget a slot may be dropped.
