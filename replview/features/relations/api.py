@@ -13,22 +13,22 @@ from replview.store.sums.relation_sums import RelationSum, last_changes, sums_of
 from replview.ui.api.slots import coverage_json, slot_named
 
 router = Router(tags=["relations"])
-_COUNTED = ("inserts", "updates", "deletes", "truncates")
+_COUNT_NAMES = ("inserts", "updates", "deletes", "truncates")
 
 
 @page(role=VIEWER)
 @router.get("/relations", response=dict[str, Any], summary="All tables of a slot")
 def relations(request: HttpRequest, slot: str = "") -> dict[str, object]:
     """Return every table in the slot's stream, with its last change and its number of changes."""
-    found = slot_named(slot)
-    sums = sums_of_slot(found.pk)
-    rows = Relation.objects.filter(slot=found).select_related("current_version")
-    places = {pk: each.last for pk, each in sums.by_relation.items() if each.last is not None}
-    last = last_changes(places)
+    named_slot = slot_named(slot)
+    sums = sums_of_slot(named_slot.pk)
+    rows = Relation.objects.filter(slot=named_slot).select_related("current_version")
+    places = {pk: total.last for pk, total in sums.by_relation.items() if total.last is not None}
+    changes = last_changes(places)
     items = []
     for relation in sorted(rows, key=lambda row: (row.schema, row.table)):
-        counted = sums.by_relation.get(relation.pk, RelationSum())
-        change = last.get(relation.pk)
+        counts = sums.by_relation.get(relation.pk, RelationSum())
+        change = changes.get(relation.pk)
         version = relation.current_version
         items.append(
             {
@@ -39,16 +39,16 @@ def relations(request: HttpRequest, slot: str = "") -> dict[str, object]:
                 "version": version.number if version else None,
                 "replica_identity": version.replica_identity if version else None,
                 "key_columns": version.key_columns if version else [],
-                **{name: getattr(counted, name) for name in _COUNTED},
+                **{name: getattr(counts, name) for name in _COUNT_NAMES},
                 "last_transaction": change.transaction_id if change else None,
                 "last_commit_time": utc_text(change.commit_time) if change else None,
             }
         )
     return {
-        "slot": str(found),
+        "slot": str(named_slot),
         "items": items,
         "transactions_not_counted": sums.not_counted,
-        "coverage": coverage_json(found),
+        "coverage": coverage_json(named_slot),
     }
 
 
@@ -56,25 +56,28 @@ def relations(request: HttpRequest, slot: str = "") -> dict[str, object]:
 @router.get("/relations/{int:relation_id}", response=dict[str, Any], summary="A schema's history")
 def relation(request: HttpRequest, relation_id: int) -> dict[str, object]:
     """Return every version of a table seen in its slot's stream, newest first."""
-    found = None
+    row = None
     if relation_id < 1 << 63:
-        found = Relation.objects.select_related("slot__source").filter(pk=relation_id).first()
-    if found is None:
+        row = Relation.objects.select_related("slot__source").filter(pk=relation_id).first()
+    if row is None:
         raise Http404("there is no such table: see /api/v1/relations")
-    history = schema_history(found)
+    history = schema_history(row)
     return {
-        "relation": found.pk,
-        "slot": str(found.slot),
-        "schema": found.schema,
-        "table": found.table,
-        "oid": found.oid,
-        "versions": [_version(one, current=one is history.current) for one in history.versions],
-        "coverage": coverage_json(found.slot, (found.schema, found.table)),
+        "relation": row.pk,
+        "slot": str(row.slot),
+        "schema": row.schema,
+        "table": row.table,
+        "oid": row.oid,
+        "versions": [
+            _version_json(version, current=version is history.current)
+            for version in history.versions
+        ],
+        "coverage": coverage_json(row.slot, (row.schema, row.table)),
     }
 
 
-def _version(one: VersionHistory, *, current: bool) -> dict[str, object]:
-    version, counts = one.version, one.counts
+def _version_json(version_history: VersionHistory, *, current: bool) -> dict[str, object]:
+    version, counts = version_history.version, version_history.counts
     return {
         "version": version.number,
         "current": current,
@@ -83,12 +86,12 @@ def _version(one: VersionHistory, *, current: bool) -> dict[str, object]:
         "replica_identity": version.replica_identity,
         "key_columns": version.key_columns,
         "columns": version.columns,
-        "periods": [_period(period) for period in one.periods],
-        **{name: getattr(counts, name) for name in _COUNTED},
+        "periods": [_period_json(period) for period in version_history.periods],
+        **{name: getattr(counts, name) for name in _COUNT_NAMES},
     }
 
 
-def _period(period: VersionPeriod) -> dict[str, object]:
+def _period_json(period: VersionPeriod) -> dict[str, object]:
     """Return a time in which a version was in force; it is noticed at its first change."""
     return {
         "lsn": period.lsn or (period.found.first_lsn if period.found else None),

@@ -14,9 +14,9 @@ from replview.features.relations.schema_history import VersionHistory
 from replview.store.django_session import rows
 
 _MOST_TRANSACTIONS = 20
-_ROWS = 20
+_MOST_ROWS = 20
 #: Number of first changes of each transaction that are searched.
-_CHANGES_LOOKED_AT = 1000
+_CHANGES_SEARCHED = 1000
 _PAIRS = """
     WITH early AS (
         SELECT id FROM transaction
@@ -50,29 +50,29 @@ def values_carried(
 
     NULLs are not compared.
     """
-    found = later.first.found if later.first else None
-    if found is None or found.commit_seq is None:
+    first_transaction = later.first.found if later.first else None
+    if first_transaction is None or first_transaction.commit_seq is None:
         return {}
-    parameters: dict[str, Any] = {
-        "incarnation": found.incarnation_id,
-        "seq": found.commit_seq,
+    params: dict[str, Any] = {
+        "incarnation": first_transaction.incarnation_id,
+        "seq": first_transaction.commit_seq,
         "key": str(relation_id),
         "relation": relation_id,
         "earlier": earlier.version.pk,
         "later": later.version.pk,
         "transactions": _MOST_TRANSACTIONS,
-        "rows": _ROWS,
-        "looked": _CHANGES_LOOKED_AT,
+        "rows": _MOST_ROWS,
+        "looked": _CHANGES_SEARCHED,
     }
     if current_visibility().hides(relation_id):
         return {}
     masked = current_visibility().masked(relation_id)
     pairs = [pair for pair in pairs if not masked.intersection(pair)]
-    values = [(orjson.loads(old), orjson.loads(new)) for old, new in rows(_PAIRS, parameters)]
+    values = [(orjson.loads(old), orjson.loads(new)) for old, new in rows(_PAIRS, params)]
     carried = {}
     for before, after in pairs:
-        seen = [(old.get(before), new.get(after)) for old, new in values]
-        known = [(a, b) for a, b in seen if isinstance(a, str) and isinstance(b, str)]
-        if known:
-            carried[before, after] = len(known), sum(a == b for a, b in known)
+        value_pairs = [(old.get(before), new.get(after)) for old, new in values]
+        compared = [(a, b) for a, b in value_pairs if isinstance(a, str) and isinstance(b, str)]
+        if compared:
+            carried[before, after] = len(compared), sum(a == b for a, b in compared)
     return carried

@@ -144,15 +144,15 @@ class SchemaPage:
     def choices(self, side: str) -> list[VersionChoice]:
         """Return the versions as a menu for ``from`` or ``to``."""
         chosen = self.before if side == "from" else self.to
-        numbered = [(v.version.number, v) for v in self.history.versions]
+        numbered = [(version.version.number, version) for version in self.history.versions]
         return [
             VersionChoice(
                 number=number,
-                history=v,
+                history=version,
                 url=self._url(**{side: str(number)}),
-                current=v is chosen,
+                current=version is chosen,
             )
-            for number, v in numbered
+            for number, version in numbered
         ]
 
     @property
@@ -166,23 +166,25 @@ class SchemaPage:
         return self.choices("to")
 
     def _url(self, **changed: str) -> str:
-        asked = {
+        params = {
             "from": str(self.before.version.number) if self.before else "",
             "to": str(self.to.version.number) if self.to else "",
             "columns": "changed" if self.changed_only and changed else "",
             **changed,
         }
-        return relation_url(self.relation.pk, **{n: word for n, word in asked.items() if word})
+        return relation_url(
+            self.relation.pk, **{name: value for name, value in params.items() if value}
+        )
 
 
-def read_schema_page(relation: Relation, sent: Mapping[str, object]) -> SchemaPage:
+def read_schema_page(relation: Relation, query: Mapping[str, object]) -> SchemaPage:
     """Build the page with at most seven queries to the store and none to the source."""
     history = schema_history(relation)
-    names = _type_names(relation, history)
-    asked = Params(sent)
+    type_names = _type_names(relation, history)
+    params = Params(query)
     newest = next(iter(history.versions), None)
-    to = history.number(asked.number("to", digits=8) or 0) or history.current or newest
-    before = history.number(asked.number("from", digits=8) or 0)
+    to = history.number(params.number("to", digits=8) or 0) or history.current or newest
+    before = history.number(params.number("from", digits=8) or 0)
     before = before or (history.before(to) if to else None)
     if before is to:
         before = None
@@ -190,20 +192,20 @@ def read_schema_page(relation: Relation, sent: Mapping[str, object]) -> SchemaPa
     published = (
         identity_text.tables_of_look(look.facts) if look else identity_text.PublishedTables()
     )
-    changed = any(v.counts.changes for v in history.versions)
-    seen = _seen_published(relation, published)
-    root_id, successor = _related(relation, seen)
+    changed = any(version.counts.changes for version in history.versions)
+    visible = _visible_published(relation, published)
+    root_id, successor = _root_and_successor(relation, visible)
     return SchemaPage(
         relation=relation,
         history=history,
-        entries=_entries(history, names, to, before),
-        identity=_identity(relation, history),
+        entries=_version_entries(history, type_names, to, before),
+        identity=_identity_words(relation, history),
         to=to,
         before=before,
-        diff=_diff(relation, before, to, names),
-        shape=shape_of(to.version, names) if to else None,
-        changed_only=sent.get("columns") == "changed" and before is not None,
-        published=seen,
+        diff=_diff(relation, before, to, type_names),
+        shape=shape_of(to.version, type_names) if to else None,
+        changed_only=query.get("columns") == "changed" and before is not None,
+        published=visible,
         looked=look is not None,
         standing=published.standing(relation.oid, relation.schema, relation.table, changed=changed),
         leaves=tuple(published.leaves_of(str(relation))),
@@ -224,100 +226,104 @@ def read_evidence(relation: Relation) -> Evidence:
 
 def read_now(page: SchemaPage) -> SourceNow:
     """Query the source's catalog about the page's table, for five seconds at most."""
-    shapes = [shape_of(v.version) for v in page.history.versions]
+    shapes = [shape_of(version.version) for version in page.history.versions]
     left_out = page.published.unpublished_columns if page.published else ()
     return read_source_now(page.slot.source, page.relation, shapes, left_out)
 
 
-def _seen_published(
+def _visible_published(
     relation: Relation, tables: identity_text.PublishedTables
 ) -> identity_text.PublishedTable | None:
     """Return the table as published now, with its row filter as far as the account may see it."""
-    found = tables.find(relation.oid, relation.schema, relation.table)
-    if found is None or not found.row_filter:
-        return found
-    names = {(relation.schema, relation.table), (found.schema, found.table)}
+    published = tables.find(relation.oid, relation.schema, relation.table)
+    if published is None or not published.row_filter:
+        return published
+    table_names = {(relation.schema, relation.table), (published.schema, published.table)}
     visibility = reading_session().visibility
-    # What is masked under a former name, or by its type, is masked still.
+    # Also mask what a rule masks under a former name of the table, or by its type.
     masked = visibility.masked(relation.pk)
-    seen = seen_definition(
-        found.row_filter, visibility, relation.slot.source_id, names, also=masked
+    row_filter = seen_definition(
+        published.row_filter, visibility, relation.slot.source_id, table_names, also=masked
     )
-    return replace(found, row_filter=seen)
+    return replace(published, row_filter=row_filter)
 
 
 def _type_names(relation: Relation, history: SchemaHistory) -> dict[int, str]:
     """Return names, from later Type messages, for types that a version has no name of."""
-    columns = [column for v in history.versions for column in v.version.columns]
+    columns = [column for version in history.versions for column in version.version.columns]
     missing = {int(c.get("type_oid") or 0) for c in columns if not c.get("type")} - {0}
     if not missing:
         return {}
-    found = TypeName.objects.filter(
+    type_names = TypeName.objects.filter(
         slot=relation.slot_id, system_identifier=relation.system_identifier, oid__in=missing
     )
     return {
         row.oid: row.name if row.schema == "pg_catalog" else f"{row.schema}.{row.name}"
-        for row in found
+        for row in type_names
     }
 
 
-def _identity(relation: Relation, history: SchemaHistory) -> identity_text.IdentityWords | None:
+def _identity_words(
+    relation: Relation, history: SchemaHistory
+) -> identity_text.IdentityWords | None:
     current = history.current
     if current is None:
         return None
-    shape = current.version
-    named = named_columns(shape.columns)
-    masked = masked_columns(relation.slot.source_id, relation.schema, relation.table, named)
+    version = current.version
+    columns = named_columns(version.columns)
+    masked = masked_columns(relation.slot.source_id, relation.schema, relation.table, columns)
     # A rule on display hides values only when they are shown, so the key is stored.
-    rules = {name for name, when in masked.items() if when == "ingest"}
+    rules = {name for name, stage in masked.items() if stage == "ingest"}
     rules |= set(relation.slot.column_rules.get(str(relation)) or {})
-    return identity_text.identity_words(relation.schema, relation.table, shape.replica_identity,
-                          shape.key_columns, rules)  # fmt: skip
+    return identity_text.identity_words(relation.schema, relation.table, version.replica_identity,
+                          version.key_columns, rules)  # fmt: skip
 
 
 def _diff(
     relation: Relation,
     before: VersionHistory | None,
     to: VersionHistory | None,
-    names: Mapping[int, str],
+    type_names: Mapping[int, str],
 ) -> Diff | None:
     if before is None or to is None:
         return None
-    old, new = shape_of(before.version, names), shape_of(to.version, names)
+    old, new = shape_of(before.version, type_names), shape_of(to.version, type_names)
     pairs = rename_candidates(old, new)
     carried = values_carried(relation.pk, before, to, pairs) if pairs else {}
     return compare(old, new, {pair: CarriedValues(*numbers) for pair, numbers in carried.items()})
 
 
-def _entries(
+def _version_entries(
     history: SchemaHistory,
-    names: Mapping[int, str],
+    type_names: Mapping[int, str],
     to: VersionHistory | None,
     before: VersionHistory | None,
 ) -> list[VersionEntry]:
-    most = max((v.counts.changes for v in history.versions), default=0)
+    most_changes = max(
+        (version_history.counts.changes for version_history in history.versions), default=0
+    )
     entries = []
     for version in history.versions:
         previous = history.before(version)
-        was = shape_of(previous.version, names) if previous else None
-        more = {"from": str(previous.version.number)} if previous else {}
+        previous_shape = shape_of(previous.version, type_names) if previous else None
+        from_param = {"from": str(previous.version.number)} if previous else {}
         chosen = "to" if version is to else "from" if version is before else ""
-        share = version.counts.changes / most if most else 0.0
+        share = version.counts.changes / most_changes if most_changes else 0.0
         entries.append(
             VersionEntry(
                 history=version,
-                line=summary(was, shape_of(version.version, names)),
-                held=_held(version),
+                line=summary(previous_shape, shape_of(version.version, type_names)),
+                held=_time_in_force(version),
                 current=version is history.current,
                 width=round(max(share * BAR, 2.0 if version.counts.changes else 0.0), 1),
-                url=relation_url(history.relation.pk, **more, to=str(version.version.number)),
+                url=relation_url(history.relation.pk, **from_param, to=str(version.version.number)),
                 chosen=chosen,
             )
         )
     return entries
 
 
-def _held(version: VersionHistory) -> timedelta | None:
+def _time_in_force(version: VersionHistory) -> timedelta | None:
     """Return how long the version was in force, over all its periods; None when unknown."""
     total = timedelta(0)
     for period in version.periods:
@@ -328,19 +334,19 @@ def _held(version: VersionHistory) -> timedelta | None:
     return total if version.periods else None
 
 
-def _related(
+def _root_and_successor(
     relation: Relation, published: identity_text.PublishedTable | None
 ) -> tuple[int | None, Relation | None]:
     """Return the id of the partitioned root's page, and the later table with the same name."""
     root_id, successor = None, None
-    wanted = [(relation.schema, relation.table)]
+    names = [(relation.schema, relation.table)]
     if published and published.root:
-        wanted += table_readings(published.root)
-    schemas, tables = zip(*wanted, strict=True)
+        names += table_readings(published.root)
+    schemas, tables = zip(*names, strict=True)
     rows = Relation.objects.filter(slot=relation.slot_id, schema__in=schemas, table__in=tables)
     for row in rows.order_by("id"):
-        if (row.schema, row.table) == wanted[0]:
+        if (row.schema, row.table) == names[0]:
             successor = row if row.pk > relation.pk else successor
-        elif (row.schema, row.table) in wanted[1:]:
+        elif (row.schema, row.table) in names[1:]:
             root_id = row.pk
     return root_id, successor

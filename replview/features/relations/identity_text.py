@@ -6,6 +6,10 @@ from typing import Any
 
 from replview.catalog.naming import quoted
 
+_NO_HISTORY = "no key is known, so a row has no history of its own"
+_NOT_IDENTIFIED = "its rows cannot be identified"
+_FAILS = "an UPDATE or DELETE of it fails on the source as long as that is published"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityWarning:
@@ -34,10 +38,7 @@ class IdentityWords:
     statements: tuple[tuple[str, str], ...] = ()
 
 
-_NO_HISTORY = "no key is known, so a row has no history of its own"
-_INDISTINCT = IdentityWarning(level="look", word="no row key", why=_NO_HISTORY)
-_APART = "its rows cannot be identified"
-_FAILS = "an UPDATE or DELETE of it fails on the source as long as that is published"
+_NO_ROW_KEY = IdentityWarning(level="look", word="no row key", why=_NO_HISTORY)
 
 
 def identity_words(
@@ -55,15 +56,15 @@ def identity_words(
     add_key = (("Give it a key", f"ALTER TABLE {name} ADD PRIMARY KEY (column, …);"),)
     match replica_identity:
         case "NOTHING":
-            words = _nothing(name, full)
+            words = _nothing_words(name, full)
         case "FULL":
-            words = _full(name, key, add_key)
+            words = _full_words(name, key, add_key)
         case "INDEX":
-            words = _index(key, full)
+            words = _index_words(key, full)
         case "DEFAULT":
-            words = _default(key, full, add_key)
+            words = _default_words(key, full, add_key)
         case _:
-            words = _unknown(key)
+            words = _unknown_words(key)
     if hidden:
         names = ", ".join(hidden)
         why = f"a column rule excludes key column {names}: rows have no history"
@@ -72,14 +73,16 @@ def identity_words(
     return words
 
 
-def _nothing(name: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
+def _nothing_words(name: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
     return IdentityWords(
         now="NOTHING",
         old_row="none: only inserts and truncates can be received",
         level="look",
         cause=f"Replica identity NOTHING: {_FAILS}, and rows cannot be identified.",
         next="use its primary key, or FULL.",
-        warnings=(IdentityWarning(level="look", word="NOTHING", why=f"{_FAILS}, and {_APART}"),),
+        warnings=(
+            IdentityWarning(level="look", word="NOTHING", why=f"{_FAILS}, and {_NOT_IDENTIFIED}"),
+        ),
         statements=(
             ("Use its primary key", f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"),
             *full,
@@ -87,7 +90,7 @@ def _nothing(name: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
     )
 
 
-def _full(name: str, key: str, add_key: tuple[tuple[str, str], ...]) -> IdentityWords:
+def _full_words(name: str, key: str, add_key: tuple[tuple[str, str], ...]) -> IdentityWords:
     why = "every update and delete writes the whole old row to WAL"
     cost = IdentityWarning(level="note", word="FULL", why=why)
     if key:
@@ -107,12 +110,12 @@ def _full(name: str, key: str, add_key: tuple[tuple[str, str], ...]) -> Identity
         cause="Replica identity FULL sends whole old rows, but without a primary key rows cannot "
         "be told apart: there is no row history.",
         next="give it a primary key.",
-        warnings=(cost, _INDISTINCT),
+        warnings=(cost, _NO_ROW_KEY),
         statements=add_key,
     )
 
 
-def _index(key: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
+def _index_words(key: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
     return IdentityWords(
         now=f"INDEX on ({key})" if key else "INDEX, which is gone",
         old_row="only the index's columns, when one of them changes or the row is deleted",
@@ -127,13 +130,13 @@ def _index(key: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
                 why="rows are known by an index: without it updates and deletes fail"
                 if key else _FAILS,
             ),
-            *(() if key else (_INDISTINCT,)),
+            *(() if key else (_NO_ROW_KEY,)),
         ),
         statements=full,
     )  # fmt: skip
 
 
-def _default(
+def _default_words(
     key: str, full: tuple[tuple[str, str], ...], add_key: tuple[tuple[str, str], ...]
 ) -> IdentityWords:
     if key:
@@ -151,18 +154,20 @@ def _default(
         level="look",
         cause=f"Replica identity DEFAULT without a primary key: {_FAILS}.",
         next="give it a primary key, or FULL.",
-        warnings=(replace(_INDISTINCT, word="DEFAULT, no key", why=f"{_FAILS}, and {_APART}"),),
+        warnings=(
+            replace(_NO_ROW_KEY, word="DEFAULT, no key", why=f"{_FAILS}, and {_NOT_IDENTIFIED}"),
+        ),
         statements=(*add_key, *full),
     )
 
 
-def _unknown(key: str) -> IdentityWords:
+def _unknown_words(key: str) -> IdentityWords:
     return IdentityWords(
         now="unknown: this output plugin does not send it",
         old_row="unknown: this output plugin does not send it",
         level="ok" if key else "look",
         cause="Its replica identity is unknown: this output plugin does not send it.",
-        warnings=() if key else (_INDISTINCT,),
+        warnings=() if key else (_NO_ROW_KEY,),
     )
 
 
@@ -220,9 +225,11 @@ class PublishedTables:
 
 def tables_of_look(facts: Mapping[str, Any]) -> PublishedTables:
     """Parse ``PublicationLook.facts``; a missing value is unknown."""
-    found = PublishedTables()
-    found.via_root = any(p.get("via_root") for p in facts.get("publications") or ())
-    found.unpublished = frozenset(facts.get("unpublished") or ())
+    published = PublishedTables()
+    published.via_root = any(
+        publication.get("via_root") for publication in facts.get("publications") or ()
+    )
+    published.unpublished = frozenset(facts.get("unpublished") or ())
     for row in facts.get("tables") or ():
         columns = row.get("columns")
         table = PublishedTable(
@@ -237,8 +244,8 @@ def tables_of_look(facts: Mapping[str, Any]) -> PublishedTables:
             primary_key=tuple(row.get("primary_key") or ()),
             root=row.get("root") or "",
         )
-        found.tables.append(table)
-        found.by_name[table.schema, table.table] = table
+        published.tables.append(table)
+        published.by_name[table.schema, table.table] = table
         if table.oid is not None:
-            found.by_oid[table.oid] = table
-    return found
+            published.by_oid[table.oid] = table
+    return published

@@ -52,26 +52,26 @@ class RelationsQuery:
 
     def query(self, **changed: Any) -> str:
         """Return the query string, with some parameters changed."""
-        asked = replace(self, **{"after": "", **changed})
-        words = {
-            "q": asked.q,
-            "sort": asked.sort if asked.sort != "last" else "",
-            "with": "warnings" if asked.warnings else "",
-            "range": asked.range if asked.range != "24h" else "",
-            "after": asked.after,
+        changed_query = replace(self, **{"after": "", **changed})
+        params = {
+            "q": changed_query.q,
+            "sort": changed_query.sort if changed_query.sort != "last" else "",
+            "with": "warnings" if changed_query.warnings else "",
+            "range": changed_query.range if changed_query.range != "24h" else "",
+            "after": changed_query.after,
         }
-        return urlencode({name: word for name, word in words.items() if word})
+        return urlencode({name: value for name, value in params.items() if value})
 
 
 def wanted_of(request: HttpRequest) -> RelationsQuery:
     """Read the query parameters of a request."""
-    asked = Params(request.GET)
+    params = Params(request.GET)
     return RelationsQuery(
-        q=asked.text("q"),
-        sort=asked.choice("sort", SORTS, "last"),
-        warnings=asked.flag("with", "warnings"),
-        range=asked.choice("range", RANGES, "24h"),
-        after=asked.text("after", 300, strip=False),
+        q=params.text("q"),
+        sort=params.choice("sort", SORTS, "last"),
+        warnings=params.flag("with", "warnings"),
+        range=params.choice("range", RANGES, "24h"),
+        after=params.text("after", 300, strip=False),
     )
 
 
@@ -113,8 +113,8 @@ class TableRow:
     @property
     def warnings(self) -> tuple[Any, ...]:
         """Return the warnings about the replica identity, those that prevent an audit first."""
-        found = self.identity.warnings if self.identity else ()
-        return tuple(sorted(found, key=lambda warning: warning.level != "look"))
+        warnings = self.identity.warnings if self.identity else ()
+        return tuple(sorted(warnings, key=lambda warning: warning.level != "look"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class RelationsPage:
     def sorts(self) -> list[tuple[str, str, bool]]:
         """Return label, address and selected state of each sort order."""
         return [
-            (word, self.url(sort=name), name == self.wanted.sort) for name, word in SORTS.items()
+            (label, self.url(sort=name), name == self.wanted.sort) for name, label in SORTS.items()
         ]
 
     @property
@@ -171,7 +171,7 @@ class RelationsPage:
         return f"{reverse('relations')}?{scope}{'&' if query else ''}{query}"
 
 
-def read_relations_page(slot: Slot, wanted: RelationsQuery) -> RelationsPage:
+def read_relations_page(slot: Slot, query: RelationsQuery) -> RelationsPage:
     """Build the page with five queries, whatever the number of tables and transactions."""
     relations = list(
         Relation.objects.filter(slot=slot)
@@ -183,42 +183,45 @@ def read_relations_page(slot: Slot, wanted: RelationsQuery) -> RelationsPage:
     sums = sums_of_slot(slot.pk)
     look = latest_look(slot)
     published = tables_of_look(look.facts) if look else None
-    rows = [_row(slot, relation, sums.by_relation, published) for relation in relations]
+    rows = [_table_row(slot, relation, sums.by_relation, published) for relation in relations]
     _mark_former(rows)
     if published:
-        rows += _never_changed(slot, relations, published)
-    _tie(rows)
-    chosen = _sorted([row for row in rows if _fits(row, wanted)], wanted.sort)
-    start = next((n + 1 for n, row in enumerate(chosen) if row.token == wanted.after), 0)
-    shown = chosen[start : start + PAGE_TABLES]
+        rows += _unchanged_table_rows(slot, relations, published)
+    _set_root_ids(rows)
+    matching = _sorted_rows([row for row in rows if _matches_query(row, query)], query.sort)
+    start = next((number + 1 for number, row in enumerate(matching) if row.token == query.after), 0)
+    shown = matching[start : start + PAGE_TABLES]
     newest = max((r for r in rows if r.sum.last), key=lambda r: r.sum.last, default=None)  # type: ignore[arg-type,return-value]
     _add_last_changes(shown, newest)
-    if wanted.sort == "last":
-        shown = _sorted(shown, "last")
-    _add_rates(slot, shown, wanted)
+    if query.sort == "last":
+        shown = _sorted_rows(shown, "last")
+    _add_rates(slot, shown, query)
     return RelationsPage(
         slot=slot,
-        wanted=wanted,
+        wanted=query,
         rows=shown,
         all_tables=len(rows),
-        found=len(chosen),
-        grave=[row for row in rows if any(w.level == "look" for w in row.warnings)],
+        found=len(matching),
+        grave=[row for row in rows if any(warning.level == "look" for warning in row.warnings)],
         newest=newest,
         not_counted=sums.not_counted,
-        following=shown[-1].token if len(chosen) > start + PAGE_TABLES else "",
+        following=shown[-1].token if len(matching) > start + PAGE_TABLES else "",
     )
 
 
-def _row(
+def _table_row(
     slot: Slot, relation: Relation, sums: dict[int, RelationSum], published: PublishedTables | None
 ) -> TableRow:
     row = TableRow(relation.schema, relation.table, relation.pk,
                    versions=relation.version_count,  # type: ignore[attr-defined]
                    sum=sums.get(relation.pk, RelationSum()))  # fmt: skip
     if version := relation.current_version:
-        last = (version.intervals or [{}])[-1].get("at")
-        noticed = version.first_seen_at if len(version.intervals or ()) < 2 else None
-        row.version, row.version_since = version.number, parse_datetime(str(last or "")) or noticed
+        last_at = (version.intervals or [{}])[-1].get("at")
+        noticed_at = version.first_seen_at if len(version.intervals or ()) < 2 else None
+        row.version, row.version_since = (
+            version.number,
+            parse_datetime(str(last_at or "")) or noticed_at,
+        )
         row.replica_identity = version.replica_identity
         rules = slot.column_rules.get(row.name) or {}
         row.identity = identity_words(
@@ -241,15 +244,15 @@ def _mark_former(rows: list[TableRow]) -> None:
         row.former = row is not newest[row.name]
 
 
-def _never_changed(
+def _unchanged_table_rows(
     slot: Slot, relations: Iterable[Relation], published: PublishedTables
 ) -> list[TableRow]:
     """Return rows for published tables that no received change belongs to."""
-    known = {relation.oid for relation in relations}
+    known_oids = {relation.oid for relation in relations}
     names = {(relation.schema, relation.table) for relation in relations}
     rows = []
     for table in published.tables:
-        if table.oid in known or (table.schema, table.table) in names:
+        if table.oid in known_oids or (table.schema, table.table) in names:
             continue
         row = TableRow(table.schema, table.table, root=table.root)
         row.replica_identity = table.replica_identity
@@ -260,50 +263,54 @@ def _never_changed(
     return rows
 
 
-def _tie(rows: list[TableRow]) -> None:
+def _set_root_ids(rows: list[TableRow]) -> None:
     """Set ``root_id`` of partitions, so that each links to the page of its root."""
-    pages = {row.name: row.relation_id for row in rows if not row.former}
+    page_ids = {row.name: row.relation_id for row in rows if not row.former}
     for row in rows:
-        row.root_id = pages.get(row.root) if row.root else None
+        row.root_id = page_ids.get(row.root) if row.root else None
 
 
-def _fits(row: TableRow, wanted: RelationsQuery) -> bool:
-    text = wanted.q.casefold()
-    named = text in row.name.casefold() or text in row.root.casefold()
-    return named and bool(row.warnings or not wanted.warnings)
+def _matches_query(row: TableRow, query: RelationsQuery) -> bool:
+    text = query.q.casefold()
+    name_matches = text in row.name.casefold() or text in row.root.casefold()
+    return name_matches and bool(row.warnings or not query.warnings)
 
 
-def _sorted(rows: list[TableRow], by: str) -> list[TableRow]:
+def _sorted_rows(rows: list[TableRow], by: str) -> list[TableRow]:
     ordered = sorted(rows, key=lambda row: (row.schema, row.table, -(row.relation_id or 0)))
     keys: dict[str, Callable[[TableRow], Any]] = {
         "changes": lambda row: row.sum.changes,
         "versions": lambda row: row.versions,
-        "last": _last_place,
+        "last": _last_change_key,
     }
     return sorted(ordered, key=keys[by], reverse=True) if by in keys else ordered
 
 
-def _last_place(row: TableRow) -> tuple[int, int]:
+def _last_change_key(row: TableRow) -> tuple[int, int]:
     """Return a sort key for the last change; tables without one come last."""
-    place = row.sum.last
-    if place is None:
+    last_change = row.sum.last
+    if last_change is None:
         return (0, 0)
-    return (place.number, row.last.commit_seq if row.last else place.last_seq)
+    return (last_change.number, row.last.commit_seq if row.last else last_change.last_seq)
 
 
 def _add_last_changes(rows: list[TableRow], newest: TableRow | None) -> None:
-    wanted = [*rows, newest] if newest else rows
-    places = {r.relation_id: r.sum.last for r in wanted if r.relation_id and r.sum.last}
-    found = last_changes(places)
-    for row in wanted:
-        row.last = found.get(row.relation_id or 0)
+    listed = [*rows, newest] if newest else rows
+    places = {
+        candidate.relation_id: candidate.sum.last
+        for candidate in listed
+        if candidate.relation_id and candidate.sum.last
+    }
+    changes = last_changes(places)
+    for row in listed:
+        row.last = changes.get(row.relation_id or 0)
 
 
-def _add_rates(slot: Slot, rows: list[TableRow], wanted: RelationsQuery) -> None:
+def _add_rates(slot: Slot, rows: list[TableRow], query: RelationsQuery) -> None:
     ids = [row.relation_id for row in rows if row.relation_id]
     if not ids:
         return
     now = timezone.now()
-    rates = rates_of(slot.pk, ids, since=now - RANGES[wanted.range], until=now, buckets=BUCKETS)
+    rates = rates_of(slot.pk, ids, since=now - RANGES[query.range], until=now, buckets=BUCKETS)
     for row in rows:
         row.spark = rate_sparkline(rates, row.relation_id) if row.relation_id else None

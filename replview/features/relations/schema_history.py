@@ -34,7 +34,7 @@ _TRANSACTIONS = f"""
     ORDER BY w.n, abs(extract(epoch FROM t.received_at - w.at)) NULLS LAST, t.id DESC
 """  # noqa: S608 (of constants)
 #: Number of a transaction's changes that are searched for the first one of a version.
-_LOOKED_AT = 5000
+_MOST_SEARCHED = 5000
 
 # Changes that are not summed up yet count for the version in force at their commit: ALTER TABLE's
 # lock prevents changes under an earlier shape in later transactions. A transaction that changed the
@@ -69,7 +69,7 @@ _COUNTS = """
     WHERE t.counts IS NOT NULL GROUP BY 1
 """
 #: The counts that ``_COUNTS`` returns for each version, in order.
-_COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "snapshots")
+_COUNT_NAMES = ("transactions", "inserts", "updates", "deletes", "truncates", "snapshots")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,34 +147,45 @@ class SchemaHistory:
 
     def number(self, number: int) -> VersionHistory | None:
         """Return the version with that number, if there is one."""
-        return next((v for v in self.versions if v.version.number == number), None)
+        return next(
+            (version for version in self.versions if version.version.number == number), None
+        )
 
     @property
     def current(self) -> VersionHistory | None:
         """Return the version in force, if there is one."""
-        wanted = self.relation.current_version_id
-        return next((v for v in self.versions if v.version.pk == wanted), None)
+        version_id = self.relation.current_version_id
+        return next(
+            (version for version in self.versions if version.version.pk == version_id), None
+        )
 
     def before(self, version: VersionHistory) -> VersionHistory | None:
         """Return the version that was in force before this one came into force first."""
         ids = [period.version_id for period in self.periods]
-        at = ids.index(version.version.pk) if version.version.pk in ids else len(ids)
-        return next((v for v in self.versions if v.version.pk in ids[:at][-1:]), None)
+        position = ids.index(version.version.pk) if version.version.pk in ids else len(ids)
+        return next(
+            (
+                candidate
+                for candidate in self.versions
+                if candidate.version.pk in ids[:position][-1:]
+            ),
+            None,
+        )
 
 
 def schema_history(relation: Relation) -> SchemaHistory:
     """Read the versions of a table with their periods and counts, in three queries."""
     versions = list(RelationVersion.objects.filter(relation=relation).order_by("-number"))
-    periods = _in_order(_with_transactions(relation.pk, periods_of(versions)), relation)
+    periods = _order_periods(_with_transactions(relation.pk, periods_of(versions)), relation)
     history = {version.pk: VersionHistory(version) for version in versions}
     for period in periods:
         history[period.version_id].periods.append(period)
     unplaced = RelationSum()
-    for version_id, *counts in _count(relation.pk, periods):
-        found = history.get(version_id)
-        into = found.counts if found else unplaced
-        for name, number in zip(_COUNTED, counts, strict=True):
-            setattr(into, name, getattr(into, name) + int(number or 0))
+    for version_id, *counts in _change_counts(relation.pk, periods):
+        version_history = history.get(version_id)
+        total = version_history.counts if version_history else unplaced
+        for name, number in zip(_COUNT_NAMES, counts, strict=True):
+            setattr(total, name, getattr(total, name) + int(number or 0))
     return SchemaHistory(relation, list(history.values()), periods, unplaced)
 
 
@@ -183,68 +194,78 @@ def periods_of(versions: Iterable[RelationVersion]) -> list[VersionPeriod]:
 
     Periods that began in a transaction that was rolled back are left out.
     """
-    found = []
+    periods = []
     for version in versions:
         intervals = version.intervals or [{"lsn": version.first_lsn, "xid": version.first_xid}]
         for number, interval in enumerate(intervals):
             if interval.get("rolled_back"):
                 continue
-            at = parse_datetime(str(interval.get("at") or ""))
-            at = at or (version.first_seen_at if number == 0 else None)
+            noticed_at = parse_datetime(str(interval.get("at") or ""))
+            noticed_at = noticed_at or (version.first_seen_at if number == 0 else None)
             lsn = interval.get("lsn")
-            found.append(
-                VersionPeriod(version.pk, interval.get("xid"), str(lsn) if lsn else None, at)
+            periods.append(
+                VersionPeriod(
+                    version.pk, interval.get("xid"), str(lsn) if lsn else None, noticed_at
+                )
             )
-    return found
+    return periods
 
 
 def _with_transactions(relation_id: int, periods: Sequence[VersionPeriod]) -> list[VersionPeriod]:
     """Add to each period the transaction in which it began."""
-    wanted = [(n, period) for n, period in enumerate(periods) if period.xid is not None]
-    if not wanted:
+    numbered = [(number, period) for number, period in enumerate(periods) if period.xid is not None]
+    if not numbered:
         return list(periods)
-    parameters = [
-        [n for n, _ in wanted],
-        [relation_id] * len(wanted),
-        [period.version_id for _, period in wanted],
-        [period.xid for _, period in wanted],
-        [period.noticed_at for _, period in wanted],
-        _LOOKED_AT,
+    params = [
+        [number for number, _ in numbered],
+        [relation_id] * len(numbered),
+        [period.version_id for _, period in numbered],
+        [period.xid for _, period in numbered],
+        [period.noticed_at for _, period in numbered],
+        _MOST_SEARCHED,
     ]
-    found = {row[0]: FirstTransaction(*row[1:]) for row in rows(_TRANSACTIONS, parameters)}
-    return [replace(period, found=found.get(n)) for n, period in enumerate(periods)]
+    transactions = {row[0]: FirstTransaction(*row[1:]) for row in rows(_TRANSACTIONS, params)}
+    return [
+        replace(period, found=transactions.get(number)) for number, period in enumerate(periods)
+    ]
 
 
-def _in_order(periods: Sequence[VersionPeriod], relation: Relation) -> list[VersionPeriod]:
+def _order_periods(periods: Sequence[VersionPeriod], relation: Relation) -> list[VersionPeriod]:
     """Sort the periods by time, then by position in the history, and set their ends.
 
     Periods of equal time and position keep the order in which they were stored.
     """
     beginning = dt.datetime.min.replace(tzinfo=dt.UTC)
 
-    def when(period: VersionPeriod) -> tuple[Any, ...]:
-        found = period.found
-        seq = found.commit_seq if found and found.commit_seq is not None else 0
-        return (period.began_at or beginning, found.incarnation_number if found else 0, seq)
+    def sort_key(period: VersionPeriod) -> tuple[Any, ...]:
+        transaction = period.found
+        seq = transaction.commit_seq if transaction and transaction.commit_seq is not None else 0
+        return (
+            period.began_at or beginning,
+            transaction.incarnation_number if transaction else 0,
+            seq,
+        )
 
-    ordered = sorted(periods, key=when)
-    done = [replace(one, until=following.began_at) for one, following in pairwise(ordered)]
+    ordered = sorted(periods, key=sort_key)
+    in_order = [replace(earlier, until=later.began_at) for earlier, later in pairwise(ordered)]
     for last in ordered[-1:]:
-        done.append(replace(last, current=last.version_id == relation.current_version_id))
-    return done
+        in_order.append(replace(last, current=last.version_id == relation.current_version_id))
+    return in_order
 
 
-def _count(relation_id: int, periods: Sequence[VersionPeriod]) -> list[tuple[Any, ...]]:
+def _change_counts(relation_id: int, periods: Sequence[VersionPeriod]) -> list[tuple[Any, ...]]:
     """Count the changes under each version; changes with an unknown version have id 0."""
     # Skip uncommitted transactions, whose changes are not counted. A deleted transaction precedes
     # all transactions that are not summed up yet.
-    begun = [p for p in periods if p.found is None or p.found.commit_seq is not None]
-    parameters = {
+    committed = [
+        period for period in periods if period.found is None or period.found.commit_seq is not None
+    ]
+    params = {
         "relation": relation_id,
         "key": str(relation_id),
-        "versions": [p.version_id for p in begun],
-        "numbers": [p.found.incarnation_number if p.found else 0 for p in begun],
-        "seqs": [p.found.commit_seq if p.found else 0 for p in begun],
+        "versions": [period.version_id for period in committed],
+        "numbers": [period.found.incarnation_number if period.found else 0 for period in committed],
+        "seqs": [period.found.commit_seq if period.found else 0 for period in committed],
         "tail": TAIL,
     }
-    return rows(_COUNTS, parameters)
+    return rows(_COUNTS, params)

@@ -24,9 +24,11 @@ from replview.text.formats import bytes_words, plural, short_type
 from replview.ui.versions import ComparedVersion, VersionColumn, compare, summary
 
 #: Least time that a daily rate is computed from.
-_LEAST = timedelta(hours=1)
+_LEAST_AGE = timedelta(hours=1)
 #: Least number of stored rows for an estimate.
 _ENOUGH_ROWS = 5
+#: Plurals that do not end in s.
+_PLURALS = {"unique": "unique"}
 
 
 @dataclass(slots=True)
@@ -47,9 +49,11 @@ class SourceNow:
     def constraints(self) -> str:
         """Return the constraints in words: ``1 primary key, 2 checks, 1 foreign key``."""
         # PostgreSQL 18 lists each NOT NULL as a constraint; pages show it with the column.
-        kinds = [one.kind for one in (self.table.constraints if self.table else ())]
-        counted = Counter(kind for kind in kinds if kind != "not null")
-        words = [plural(n, kind, _MANY.get(kind, f"{kind}s")) for kind, n in counted.items()]
+        kinds = [constraint.kind for constraint in (self.table.constraints if self.table else ())]
+        counts = Counter(kind for kind in kinds if kind != "not null")
+        words = [
+            plural(number, kind, _PLURALS.get(kind, f"{kind}s")) for kind, number in counts.items()
+        ]
         return ", ".join(words) or "none"
 
     @property
@@ -67,15 +71,11 @@ class SourceNow:
     def defaults(self) -> list[tuple[str, str]]:
         """Return each column that has a default, with its SQL."""
         return [
-            (one.name, "generated as identity" if one.identity
-             else f"{'generated as ' if one.generated else ''}{one.expression}")
-            for one in (self.table.columns if self.table else ())
-            if one.identity or one.expression
+            (column.name, "generated as identity" if column.identity
+             else f"{'generated as ' if column.generated else ''}{column.expression}")
+            for column in (self.table.columns if self.table else ())
+            if column.identity or column.expression
         ]  # fmt: skip
-
-
-#: Plurals that do not end in s.
-_MANY = {"unique": "unique"}
 
 
 def read_source_now(
@@ -95,14 +95,14 @@ def read_source_now(
         now.trouble = no_right
         return now
     try:
-        known, table = look_at_table(full_conninfo(source), relation.oid)
-        if known is not None and known != relation.system_identifier:
+        system_identifier, table = look_at_table(full_conninfo(source), relation.oid)
+        if system_identifier is not None and system_identifier != relation.system_identifier:
             now.absent = "the source is now another cluster than the recorded one"
             return now
         if table and visibility.hides_table(source.pk, table.schema, table.name):
             now.trouble = no_right
             return now
-        now.table = table and _seen(table, visibility, relation)
+        now.table = table and _visible_table(table, visibility, relation)
     except SourceProblem as error:
         now.trouble = error
     except UNUSABLE as error:
@@ -111,51 +111,65 @@ def read_source_now(
         if now.trouble is None:
             now.absent = f"the source has no table with oid {relation.oid}: it was dropped"
         return now
-    _hold_against(now, list(shapes), set(unpublished))
+    _compare_columns(now, list(shapes), set(unpublished))
     return now
 
 
-def _seen(table: TableNow, visibility: Visibility, relation: Relation) -> TableNow:
+def _visible_table(table: TableNow, visibility: Visibility, relation: Relation) -> TableNow:
     """Return the table without definitions that may contain masked values."""
     names = {(relation.schema, relation.table), (table.schema, table.name)}
     dropped = relation.slot.column_rules.get(str(relation)) or ()
-    seen = partial(
+    visible = partial(
         seen_definition, visibility=visibility, source_id=relation.slot.source_id, names=names,
         also=visibility.masked(relation.pk).union(dropped),
     )  # fmt: skip
     return replace(
         table,
         columns=tuple(
-            replace(c, expression=c.expression and seen(c.expression, of=c.name))
-            for c in table.columns
+            replace(
+                column, expression=column.expression and visible(column.expression, of=column.name)
+            )
+            for column in table.columns
         ),
-        constraints=tuple(replace(c, definition=seen(c.definition)) for c in table.constraints),
-        indexes=tuple(replace(i, definition=seen(i.definition)) for i in table.indexes),
+        constraints=tuple(
+            replace(constraint, definition=visible(constraint.definition))
+            for constraint in table.constraints
+        ),
+        indexes=tuple(
+            replace(index, definition=visible(index.definition)) for index in table.indexes
+        ),
     )
 
 
-def _hold_against(now: SourceNow, shapes: list[ComparedVersion], unpublished: set[str]) -> None:
+def _compare_columns(now: SourceNow, shapes: list[ComparedVersion], unpublished: set[str]) -> None:
     """Describe the current columns: equal to a version, or how they differ from the newest."""
     assert now.table is not None
     if not shapes:
         now.columns = "no version is recorded yet"
         return
     newest = shapes[0]
-    streamed = {column.name for shape in shapes for column in shape.columns}
+    streamed = {version_column.name for shape in shapes for version_column in shape.columns}
     now.not_in_stream = [
-        c.name for c in now.table.columns
-        if c.name not in streamed and (c.generated or c.name in unpublished)
+        column.name for column in now.table.columns
+        if column.name not in streamed and (column.generated or column.name in unpublished)
     ]  # fmt: skip
-    left_out = set(now.not_in_stream) | (unpublished - {c.name for c in newest.columns})
+    left_out = set(now.not_in_stream) | (unpublished - {column.name for column in newest.columns})
     key = newest.key_columns
     columns = tuple(
-        VersionColumn(c.name, short_type(c.type_name), (c.type_oid, c.typmod), c.name in key)
-        for c in now.table.columns
-        if c.name not in left_out
+        VersionColumn(
+            column.name,
+            short_type(column.type_name),
+            (column.type_oid, column.typmod),
+            column.name in key,
+        )
+        for column in now.table.columns
+        if column.name not in left_out
     )
-    ids = [(column.name, column.type_id) for column in columns]
+    ids = [(version_column.name, version_column.type_id) for version_column in columns]
     for shape in shapes:
-        if [(column.name, column.type_id) for column in shape.columns] == ids:
+        if [
+            (version_column.name, version_column.type_id) for version_column in shape.columns
+        ] == ids:
             now.columns = f"equal to version {shape.number}"
             return
     present = replace(newest, columns=columns)
@@ -185,19 +199,21 @@ def full_cost(history: SchemaHistory) -> FullCost | None:
     widths = row_widths(reading_session(), history.relation.pk, key, len(version.columns))
     if widths is None or widths.rows < _ENOUGH_ROWS:
         return None
-    about = "at least" if widths.at_least else "about"
-    on_delete = max(widths.row_bytes - widths.key_bytes, 0)
-    updates = sum(v.counts.updates for v in history.versions)
-    deletes = sum(v.counts.deletes for v in history.versions)
+    bound = "at least" if widths.at_least else "about"
+    delete_bytes = max(widths.row_bytes - widths.key_bytes, 0)
+    updates = sum(entry.counts.updates for entry in history.versions)
+    deletes = sum(entry.counts.deletes for entry in history.versions)
     daily = ""
-    first = history.periods[0].began_at if history.periods else None
-    age = timezone.now() - first if first else timedelta(0)
-    if age >= _LEAST and updates + deletes:
-        added = (updates * widths.row_bytes + deletes * on_delete) / age.total_seconds() * 86400
-        daily = f"{bytes_words(added)} a day at its average so far"
+    began_at = history.periods[0].began_at if history.periods else None
+    age = timezone.now() - began_at if began_at else timedelta(0)
+    if age >= _LEAST_AGE and updates + deletes:
+        daily_bytes = (
+            (updates * widths.row_bytes + deletes * delete_bytes) / age.total_seconds() * 86400
+        )
+        daily = f"{bytes_words(daily_bytes)} a day at its average so far"
     return FullCost(
-        words=f"{about} {bytes_words(widths.row_bytes)} more WAL for each update, "
-        f"{bytes_words(on_delete)} for each delete",
+        words=f"{bound} {bytes_words(widths.row_bytes)} more WAL for each update, "
+        f"{bytes_words(delete_bytes)} for each delete",
         daily=daily,
         basis=f"an estimate from {plural(widths.rows, 'stored row')}, values as text",
     )

@@ -24,7 +24,9 @@ def op_counts(counts: RelationSum) -> SafeString:
     """Render a mark for each kind of operation that occurred, with its count."""
     c = counts
     numbers = zip("IUDTS", (c.inserts, c.updates, c.deletes, c.truncates, c.snapshots), strict=True)
-    return format_html_join("", "{}", ((op_html(letter, n),) for letter, n in numbers if n))
+    return format_html_join(
+        "", "{}", ((op_html(letter, number),) for letter, number in numbers if number)
+    )
 
 
 @register.filter
@@ -61,8 +63,10 @@ def baselines_of(slot: Slot, relation: Relation) -> str:
 @register.simple_tag
 def here(page: SchemaPage) -> str:
     """Return the comparison as a query string that can be extended: ``from=4&to=5&``."""
-    asked = {"from": page.before, "to": page.to}
-    query = urlencode({name: v.version.number for name, v in asked.items() if v is not None})
+    versions = {"from": page.before, "to": page.to}
+    query = urlencode(
+        {name: version.version.number for name, version in versions.items() if version is not None}
+    )
     return f"{query}&" if query else ""
 
 
@@ -73,27 +77,34 @@ def published_columns(page: SchemaPage) -> SafeString:
     if published is None:
         return SafeString("not published now")
     left_out = published.unpublished_columns
-    sent = len(published.columns) if published.columns is not None else None
-    if sent is None and page.history.current is not None:
-        sent = len(page.history.current.version.columns)
+    sent_count = len(published.columns) if published.columns is not None else None
+    if sent_count is None and page.history.current is not None:
+        sent_count = len(page.history.current.version.columns)
     if not left_out:
         return SafeString("all columns")
     names = format_html_join(", ", "<code>{}</code>", ((name,) for name in left_out[:6]))
     more = format_html(" and {} more", len(left_out) - 6) if len(left_out) > 6 else ""
-    of = f"{sent} of {sent + len(left_out)} columns" if sent is not None else "some columns"
-    return format_html("{}, {}{} excluded", of, names, more)
+    part = (
+        f"{sent_count} of {sent_count + len(left_out)} columns"
+        if sent_count is not None
+        else "some columns"
+    )
+    return format_html("{}, {}{} excluded", part, names, more)
 
 
 @register.simple_tag
 def now_list(words: str, constraints: Iterable[Any]) -> SafeString:
     """Render the constraints as a summary that opens the full list."""
-    shown = [one for one in constraints if one.kind != "not null"]
+    shown = [constraint for constraint in constraints if constraint.kind != "not null"]
     if not shown:
         return format_html("{}", words)
     items = format_html_join(
         "",
         "<li><code>{}</code> {}{}</li>",
-        ((one.name, one.definition, "" if one.valid else " (not valid)") for one in shown),
+        (
+            (constraint.name, constraint.definition, "" if constraint.valid else " (not valid)")
+            for constraint in shown
+        ),
     )
     return format_html(
         '<details class="now-list"><summary>{}</summary><ul>{}</ul></details>', words, items

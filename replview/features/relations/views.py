@@ -29,7 +29,7 @@ def relations(request: HttpRequest) -> HttpResponse:
 @page(GET, role=VIEWER, nav="relations", of={"relation_id": Relation})
 def relation(request: HttpRequest, relation_id: int) -> HttpResponse:
     """Show one table's versions; ``whole=1`` includes the parts that are else loaded afterwards."""
-    row = _find(relation_id)
+    row = _find_relation(relation_id)
     scope_to(request, row.slot)
     page = read_schema_page(row, request.GET)
     if request.GET.get("whole") == "1":
@@ -48,19 +48,19 @@ def version(request: HttpRequest, version_id: int) -> HttpResponse:
 @page(GET, role=VIEWER, of={"relation_id": Relation})
 def evidence(request: HttpRequest, relation_id: int) -> HttpResponse:
     """Show the coverage of a table in the record, and the cost of replica identity FULL."""
-    row = _find(relation_id)
+    row = _find_relation(relation_id)
     return render(request, "relations/_evidence.html", {"evidence": read_evidence(row)})
 
 
 @page(GET, role=VIEWER, of={"relation_id": Relation})
 def now(request: HttpRequest, relation_id: int) -> HttpResponse:
     """Show the table in the source's catalog, which is queried for five seconds at most."""
-    row = _find(relation_id)
+    row = _find_relation(relation_id)
     scope_to(request, row.slot)
     content = {"relation": row, "now": read_now(read_schema_page(row, request.GET))}
     return render(request, "relations/_now.html", content)
 
 
-def _find(relation_id: int) -> Relation:
+def _find_relation(relation_id: int) -> Relation:
     rows = Relation.objects.select_related("slot__source", "slot__incarnation")
     return get_object_or_404(rows, pk=relation_id)
