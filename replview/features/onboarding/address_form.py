@@ -24,9 +24,9 @@ SSL_MODES = (
     ("disable", "never: only for private networks"),
 )
 #: libpq parameter by form field.
-_PARAMETERS = {"host": "host", "port": "port", "database": "dbname", "user": "user",
+_LIBPQ_PARAMETERS = {"host": "host", "port": "port", "database": "dbname", "user": "user",
                "sslmode": "sslmode", "sslrootcert": "sslrootcert"}  # fmt: skip
-_TEXTS = ("name", "how", *_PARAMETERS, "dsn")
+_TEXT_FIELDS = ("name", "how", *_LIBPQ_PARAMETERS, "dsn")
 #: Field beside which a problem is shown, by the problem's code.
 _FIELD_OF = {
     "wrong_password": "password",
@@ -41,7 +41,7 @@ _FIELD_OF = {
     "bad_password_place": "password",
     "bad_sslrootcert": "sslrootcert",
 }
-_LONGEST = 2000
+_MOST_CHARACTERS = 2000
 DEADLINE_SECONDS = 10.0
 
 
@@ -69,8 +69,8 @@ class AddressForm:
 
     def trouble(self, trouble: SourceProblem) -> None:
         """Show a problem beside the field that caused it."""
-        beside = "dsn" if self.how == STRING else _FIELD_OF.get(trouble.code, "")
-        self.errors["name" if trouble.code == "name" else beside] = trouble
+        field_name = "dsn" if self.how == STRING else _FIELD_OF.get(trouble.code, "")
+        self.errors["name" if trouble.code == "name" else field_name] = trouble
 
     @property
     def general(self) -> SourceProblem | None:
@@ -86,15 +86,15 @@ class AddressForm:
 
     def kept(self) -> dict[str, str]:
         """Return the values to store and show again, without password and connection string."""
-        kept = {name: value for name, value in self.values.items() if name != "dsn"}
-        return {**kept, "how": self.how}
+        values = {name: value for name, value in self.values.items() if name != "dsn"}
+        return {**values, "how": self.how}
 
 
-def read_form(sent: Mapping[str, object], former: AddressForm | None = None) -> AddressForm:
+def read_form(data: Mapping[str, object], former: AddressForm | None = None) -> AddressForm:
     """Read the form, and report the errors that are found without asking the server."""
-    params = Params(sent)
-    form = AddressForm({name: params.text(name, _LONGEST) for name in _TEXTS})
-    form.password = params.text("password", _LONGEST, strip=False)
+    params = Params(data)
+    form = AddressForm({name: params.text(name, _MOST_CHARACTERS) for name in _TEXT_FIELDS})
+    form.password = params.text("password", _MOST_CHARACTERS, strip=False)
     # Never send a stored password to another server or role than it was entered for.
     parts = ("how", "host", "port", "user", "sslmode", "sslrootcert")
     form.has_password = (
@@ -118,15 +118,15 @@ def dsn_of(form: AddressForm) -> tuple[str, str]:
     """
     if form.how == STRING:
         return form.values["dsn"], ""
-    sent = {parameter: form.values.get(name) for name, parameter in _PARAMETERS.items()}
-    given = {parameter: value for parameter, value in sent.items() if value}
-    if given.get("sslmode") == SSL_MODES[0][0]:
-        del given["sslmode"]
+    entered = {parameter: form.values.get(name) for name, parameter in _LIBPQ_PARAMETERS.items()}
+    parameters = {parameter: value for parameter, value in entered.items() if value}
+    if parameters.get("sslmode") == SSL_MODES[0][0]:
+        del parameters["sslmode"]
     if form.password.startswith(("file:/", "env:")):
-        return conninfo_from(given), form.password
+        return conninfo_from(parameters), form.password
     if form.password:
-        given["password"] = form.password
-    return conninfo_from(given), ""
+        parameters["password"] = form.password
+    return conninfo_from(parameters), ""
 
 
 def name_of(form: AddressForm, database: str) -> str:
@@ -134,8 +134,8 @@ def name_of(form: AddressForm, database: str) -> str:
     if form.values.get("name"):
         return form.values["name"]
     taken = set(Source.objects.values_list("name", flat=True))
-    wanted = "".join(letter for letter in database if letter != "/").strip()[:50] or "source"
-    names = [wanted, *(f"{wanted}-{number}" for number in range(2, len(taken) + 2))]
+    base_name = "".join(letter for letter in database if letter != "/").strip()[:50] or "source"
+    names = [base_name, *(f"{base_name}-{number}" for number in range(2, len(taken) + 2))]
     free = (name for name in names if name not in taken and not sources.name_fault(name))
     return next(free, f"source-{len(taken) + 1}")
 
@@ -192,13 +192,15 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         form.trouble(SourceProblem("name", fault, "Choose another name"))
     if form.errors:
         return None
-    kept = ("sealed_password", "password_ref") if form.has_password and not form.password else ()
-    former = {name: getattr(draft, name) for name in kept}
+    password_fields = (
+        ("sealed_password", "password_ref") if form.has_password and not form.password else ()
+    )
+    former_password = {name: getattr(draft, name) for name in password_fields}
     dsn, reference = dsn_of(form)
     try:
-        set_dsn(draft, dsn, reference or former.get("password_ref", ""),
-                has_password=bool(former.get("sealed_password")))  # fmt: skip
-        draft.sealed_password = former.get("sealed_password") or draft.sealed_password
+        set_dsn(draft, dsn, reference or former_password.get("password_ref", ""),
+                has_password=bool(former_password.get("sealed_password")))  # fmt: skip
+        draft.sealed_password = former_password.get("sealed_password") or draft.sealed_password
         conninfo = drafts.conninfo_of(draft)
         with reading(conninfo, deadline_seconds=DEADLINE_SECONDS) as connection:
             facts = read_server_facts(connection)
@@ -207,10 +209,10 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         return None
     except UNUSABLE as error:
         text = str(error)
-        part = "password_place" if reference or "type the password" in text else ""
-        part = "sslrootcert" if "of sslrootcert" in text else part
-        remedy = "Correct it" if part else "Correct the address"
-        form.trouble(SourceProblem(f"bad_{part or 'dsn'}", text, remedy))
+        code = "password_place" if reference or "type the password" in text else ""
+        code = "sslrootcert" if "of sslrootcert" in text else code
+        remedy = "Correct it" if code else "Correct the address"
+        form.trouble(SourceProblem(f"bad_{code or 'dsn'}", text, remedy))
         return None
     return Reached(
         database=facts.database,
@@ -229,5 +231,9 @@ def known_as(reached: Reached, conninfo: str) -> Source | None:
     """
     if reached.system_identifier is None:
         return None
-    same = Source.objects.filter(system_identifier=reached.system_identifier, ephemeral=False)
-    return next((one for one in same if place_of(one.conninfo) == place_of(conninfo)), None)
+    same_server = Source.objects.filter(
+        system_identifier=reached.system_identifier, ephemeral=False
+    )
+    return next(
+        (source for source in same_server if place_of(source.conninfo) == place_of(conninfo)), None
+    )

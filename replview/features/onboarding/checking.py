@@ -17,17 +17,17 @@ from replview.ui.sentence import PLACES, sentence
 Kind = SourceDraft.Kind
 _LEVELS = {Grade.PROBLEM: "now", Grade.WARNING: "look", Grade.NOTE: "idle", Grade.OK: "ok"}
 #: Codes of the findings that matter when no slot is created.
-_OF_MONITORING = {
+_MONITORING_CODES = {
     "reachable", "version", "old_version", "unsupported_version", "monitoring", "no_pg_monitor",
     "wal_limit", "no_wal_limit", "inactive_slot", "lost_slot",
 }  # fmt: skip
 #: Codes of problems that block a replication connection, but not the SQL functions.
 _WALSENDER_ALONE = {"pooler", "hba_refused", "no_free_walsender"}
-_OR_SQL = re.compile(f"[,;] or {re.escape(THROUGH_SQL)}")
+_SQL_ALTERNATIVE = re.compile(f"[,;] or {re.escape(THROUGH_SQL)}")
 _DEADLINE_SECONDS = 5.0
 #: Most statements shown per finding; a database may have hundreds of tables.
-_SHOWN = 12
-_ORDER = {"now": 0, "look": 1, "idle": 2, "ok": 3}
+_MOST_STATEMENTS = 12
+_LEVEL_ORDER = {"now": 0, "look": 1, "idle": 2, "ok": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Checked:
 
     def of(self, *levels: str) -> list[FindingView]:
         """Return the findings of these levels."""
-        return [one for one in self.findings if one.level in levels]
+        return [finding for finding in self.findings if finding.level in levels]
 
     @property
     def to_mend(self) -> list[FindingView]:
@@ -72,7 +72,7 @@ class Checked:
     @property
     def unknown(self) -> bool:
         """Return whether the server could not say if it accepts pgoutput."""
-        return any(one.code == "plugins_unknown" for one in self.findings)
+        return any(finding.code == "plugins_unknown" for finding in self.findings)
 
     @property
     def level(self) -> str:
@@ -94,25 +94,32 @@ class Checked:
 
 def check(conninfo: str, kind: str | None = None) -> Checked:
     """Check a source for one kind of onboarding; without ``kind``, for all of them."""
-    found = examine(conninfo, store_system_identifier=store_system_identifier())
-    if kind != Kind.WATCH and _reached(found):
-        found += _monitoring(conninfo)
+    findings = examine(conninfo, store_system_identifier=store_system_identifier())
+    if kind != Kind.WATCH and _is_reached(findings):
+        findings += _monitoring_findings(conninfo)
     if kind == Kind.MONITOR:
-        found = [one for one in found if one.code in _OF_MONITORING or not _reached(found)]
-    problems = {one.code for one in found if one.grade is Grade.PROBLEM}
+        findings = [
+            finding
+            for finding in findings
+            if finding.code in _MONITORING_CODES or not _is_reached(findings)
+        ]
+    problems = {finding.code for finding in findings if finding.grade is Grade.PROBLEM}
     sql_only = bool(problems) and kind == Kind.RECORD and problems <= _WALSENDER_ALONE
     if sql_only:
-        found = [
-            replace(one, grade=Grade.WARNING) if one.grade is Grade.PROBLEM else one
-            for one in found
+        findings = [
+            replace(finding, grade=Grade.WARNING) if finding.grade is Grade.PROBLEM else finding
+            for finding in findings
         ]
     elif kind == Kind.WATCH:
         # A temporary slot needs a replication connection, so do not suggest SQL functions.
-        found = [replace(one, remedy=_OR_SQL.sub("", one.remedy), field="") for one in found]
+        findings = [
+            replace(finding, remedy=_SQL_ALTERNATIVE.sub("", finding.remedy), field="")
+            for finding in findings
+        ]
     return Checked(
-        findings=sorted(map(view_of, found), key=lambda one: _ORDER[one.level]),
+        findings=sorted(map(view_of, findings), key=lambda finding: _LEVEL_ORDER[finding.level]),
         blocked=bool(problems) and not sql_only,
-        sql_only=sql_only and _reached(found),
+        sql_only=sql_only and _is_reached(findings),
     )
 
 
@@ -125,25 +132,25 @@ def view_of(finding: Finding) -> FindingView:
 
 def _remedies(text: str) -> list[Remedy]:
     """Split a remedy into its statements, and alternatives for a table into one each."""
-    found = []
-    for part in text.split("; ")[:_SHOWN]:
+    remedies = []
+    for part in text.split("; ")[:_MOST_STATEMENTS]:
         if part.startswith("ALTER TABLE"):
-            one, *others = part.split(", or ")
-            found += [
-                Remedy("", f"{one};", ""),
+            first, *others = part.split(", or ")
+            remedies += [
+                Remedy("", f"{first};", ""),
                 *(Remedy("or", f"{other};", "") for other in others),
             ]
         elif part:
-            found.append(split_remedy(part))
-    return found
+            remedies.append(split_remedy(part))
+    return remedies
 
 
-def _reached(findings: Iterable[Finding]) -> bool:
+def _is_reached(findings: Iterable[Finding]) -> bool:
     """Return whether the source could be connected to."""
-    return any(one.code == "reachable" for one in findings)
+    return any(finding.code == "reachable" for finding in findings)
 
 
-def _monitoring(conninfo: str) -> list[Finding]:
+def _monitoring_findings(conninfo: str) -> list[Finding]:
     """Return the findings about the rights that monitoring needs; empty if they cannot be read."""
     try:
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:

@@ -21,7 +21,7 @@ KEEP, MASK, DROP = "keep", "mask", "drop"
 KEEPING = ((KEEP, "Keep"), (MASK, "Mask"), (DROP, "Leave out"))
 #: The value of ``ColumnChoice.shown`` that stands for all suggestions instead of a table.
 SUGGESTED = ""
-_EVERYTHING = "a publication FOR ALL TABLES sends every column"
+_ALL_COLUMNS_SENT = "a publication FOR ALL TABLES sends every column"
 ChosenRules = dict[str, dict[str, str]]
 
 
@@ -92,77 +92,79 @@ def read_choice(
 
     ``source_id`` is 0 for a source that does not exist yet; only mask rules for all sources apply.
     """
-    known = read_tables(connection)
-    tables = _chosen(connection, answers, known)
-    everything = answers.get("through") == "all"
+    all_tables = read_tables(connection)
+    tables = _chosen_tables(connection, answers, all_tables)
+    for_all_tables = answers.get("through") == "all"
     columns = read_columns(connection, [table.oid for table in tables])
     former: ChosenRules = answers.get("columns") or {}
-    in_force = current_rules()
+    mask_rules = current_rules()
     rows: dict[str, list[ColumnRow]] = {}
     for table in tables:
-        found, chosen = columns.get(table.oid, []), former.get(table.text, {})
-        masks = masked_by(in_force, source_id, table.schema, table.name, found)
+        table_columns, former_rules = columns.get(table.oid, []), former.get(table.text, {})
+        masks = masked_by(mask_rules, source_id, table.schema, table.name, table_columns)
         rows[table.text] = [
             ColumnRow(
                 table=table.text,
                 column=column.name,
                 type_name=column.type_name,
                 looks=looks_like(column.name),
-                chosen=chosen.get(column.name, KEEP),
-                must_be_sent=_EVERYTHING if everything else must_be_sent(table, known, column.name),
+                chosen=former_rules.get(column.name, KEEP),
+                must_be_sent=_ALL_COLUMNS_SENT
+                if for_all_tables
+                else must_be_sent(table, all_tables, column.name),
                 by_rule=masks.get(column.name, ""),
             )
-            for column in found
+            for column in table_columns
         ]
     return ColumnChoice(
         tables=rows,
         shown=shown if shown in rows else SUGGESTED,
         at_source=connection.info.server_version >= 150000 and answers.get("through") == "tables",
-        everything=everything,
-        rules=_rules_of_present(former, rows),
+        everything=for_all_tables,
+        rules=_rules_of_existing(former, rows),
     )
 
 
-def _rules_of_present(former: ChosenRules, rows: Mapping[str, list[ColumnRow]]) -> ChosenRules:
+def _rules_of_existing(former: ChosenRules, rows: Mapping[str, list[ColumnRow]]) -> ChosenRules:
     """Return the choices made so far, without tables and columns that no longer exist."""
-    found: ChosenRules = {}
+    remaining: ChosenRules = {}
     for name, rules in former.items():
-        present = {row.column for row in rows.get(name, [])}
-        if still := {column: rule for column, rule in rules.items() if column in present}:
-            found[name] = still
-    return found
+        existing = {row.column for row in rows.get(name, [])}
+        if kept := {column: rule for column, rule in rules.items() if column in existing}:
+            remaining[name] = kept
+    return remaining
 
 
-def read_form(choice: ColumnChoice, sent: QueryDict) -> ChosenRules:
+def read_form(choice: ColumnChoice, params: QueryDict) -> ChosenRules:
     """Return the choices, updated from the form for the columns that it showed."""
-    rules = {name: dict(kept) for name, kept in choice.rules.items()}
-    everything = sent.get("all") if sent.get("all") in (KEEP, MASK) else None
+    rules = {name: dict(column_rules) for name, column_rules in choice.rules.items()}
+    for_all = params.get("all") if params.get("all") in (KEEP, MASK) else None
     for row in choice.rows:
-        wanted = everything if everything and row.looks else sent.get(row.field, row.chosen)
-        if wanted == DROP and row.must_be_sent:
-            wanted = MASK
-        of_table = rules.setdefault(row.table, {})
-        if wanted in (MASK, DROP):
-            of_table[row.column] = wanted
+        rule = for_all if for_all and row.looks else params.get(row.field, row.chosen)
+        if rule == DROP and row.must_be_sent:
+            rule = MASK
+        table_rules = rules.setdefault(row.table, {})
+        if rule in (MASK, DROP):
+            table_rules[row.column] = rule
         else:
-            of_table.pop(row.column, None)
-    return {name: kept for name, kept in rules.items() if kept}
+            table_rules.pop(row.column, None)
+    return {name: column_rules for name, column_rules in rules.items() if column_rules}
 
 
-def _chosen(
+def _chosen_tables(
     connection: Connection, answers: Mapping[str, Any], tables: list[TableFacts]
 ) -> list[TableFacts]:
     """Return the chosen tables, those of the chosen publications, or all that can be chosen."""
     if answers.get("through") == "all":
         return [table for table in tables if table.parent is None]
     if answers.get("through") == "publications":
-        names = set(answers.get("publications") or ())
-        wanted = {
+        publication_names = set(answers.get("publications") or ())
+        chosen_names = {
             table_text(table.schema, table.name)
             for publication in read_publications(connection)
-            if publication.name in names
+            if publication.name in publication_names
             for table in publication.tables
         }
     else:
-        wanted = set(answers.get("tables") or ())
-    return [table for table in tables if table.text in wanted]
+        chosen_names = set(answers.get("tables") or ())
+    return [table for table in tables if table.text in chosen_names]

@@ -34,8 +34,8 @@ from replview.store.write.access_record import Visit, note, use_visit
 
 _BEAT_SECONDS = 1.0
 #: Final state of a step, by its state when the draft ended.
-_ENDED = {"running": "failed", "waiting": "not begun"}
-_STORED: dict[str, str] = {
+_FINAL_STATES = {"running": "failed", "waiting": "not begun"}
+_STORE_TITLES: dict[str, str] = {
     SourceDraft.Kind.WATCH: "Read it through a temporary slot",
     SourceDraft.Kind.MONITOR: "Add the source, and sample it every few seconds",
     SourceDraft.Kind.RECORD: "Add source and slot, and start receiving",
@@ -43,13 +43,13 @@ _STORED: dict[str, str] = {
 log = logging.getLogger(__name__)
 Kind = SourceDraft.Kind
 #: Most drafts at the same time in one process; each may wait for its source.
-_AT_ONCE = 4
+_MOST_DRAFTS = 4
 _PLAN_SECONDS = 60.0
 #: Seconds after which a watch that no worker has started is offered again.
 _WATCH_SECONDS = 15.0
 #: Seconds without an open live page after which a watch ends.
 UNWATCHED_SECONDS = 60.0
-_CHANGED = SourceProblem(
+_SOURCE_CHANGED = SourceProblem(
     "changed",
     "the source has changed, so other statements would run than those shown",
     "Review them again",
@@ -72,18 +72,18 @@ class DraftRun:
     @contextmanager
     def alive(self) -> Iterator["DraftRun"]:
         """Send heartbeats from a thread until the block ends."""
-        with beating(self._look_around, _BEAT_SECONDS):
+        with beating(self._check_stop, _BEAT_SECONDS):
             yield self
 
     def begin(self, steps: list[Statement], *, baseline: bool = False) -> None:
         """Set the steps that the draft's page shows."""
         lines = [
-            _line(f"{one.kind} {one.name}", f"Create {one.kind} {one.name}", str(one))
-            for one in steps
+            _progress_line(f"{step.kind} {step.name}", f"Create {step.kind} {step.name}", str(step))
+            for step in steps
         ]
-        lines.append(_line("store", _STORED[self.draft.kind]))
+        lines.append(_progress_line("store", _STORE_TITLES[self.draft.kind]))
         if baseline:
-            lines.append(_line("baseline", "Request baselines of the tables"))
+            lines.append(_progress_line("baseline", "Request baselines of the tables"))
         self.draft.progress = lines
         self._beat()
 
@@ -92,8 +92,12 @@ class DraftRun:
         statement = step.undo
         if state in ("done", "taken back"):
             # A step succeeds only if its object did not exist, so older undos are obsolete.
-            self.draft.undo = [one for one in self.draft.undo if one != statement]
-            self._left = [one for one in self._left if one != statement]
+            self.draft.undo = [
+                undo_statement for undo_statement in self.draft.undo if undo_statement != statement
+            ]
+            self._left = [
+                undo_statement for undo_statement in self._left if undo_statement != statement
+            ]
         if state == "done":
             self.draft.undo.append(statement)
         elif state == "left":
@@ -132,12 +136,12 @@ class DraftRun:
 
     def fail(self, trouble: SourceProblem) -> None:
         """End the draft as cancelled if its user asked for that, else as failed."""
-        wanted = SourceDraft.objects.filter(pk=self.draft.pk, stop_wanted=True).exists()
+        stop_wanted = SourceDraft.objects.filter(pk=self.draft.pk, stop_wanted=True).exists()
         for line in self.draft.progress:
-            line["state"] = _ENDED.get(line["state"], line["state"])
-            if wanted and line["state"] == "failed":
+            line["state"] = _FINAL_STATES.get(line["state"], line["state"])
+            if stop_wanted and line["state"] == "failed":
                 line["state"] = "stopped"
-        if wanted and not self._left:
+        if stop_wanted and not self._left:
             drafts.end(self.draft, "CANCELLED")
             return
         cause, remedy = trouble.cause, trouble.remedy
@@ -149,7 +153,7 @@ class DraftRun:
         drafts.end(self.draft, "FAILED", problem_code=trouble.code, problem_cause=cause,
                    problem_remedy=remedy)  # fmt: skip
 
-    def _look_around(self) -> None:
+    def _check_stop(self) -> None:
         if self._stopping.is_set() or not drafts.beat(self.draft) or self.over():
             self.stop.set()
 
@@ -162,7 +166,7 @@ class DraftRun:
             log.warning("draft %s: no heartbeat (%s)", self.draft.pk, type(error).__name__)
 
 
-def _line(name: str, title: str, sql: str = "") -> dict[str, str]:
+def _progress_line(name: str, title: str, sql: str = "") -> dict[str, str]:
     return {"name": name, "title": title, "sql": sql, "state": "waiting", "said": ""}
 
 
@@ -187,113 +191,109 @@ def watch(draft_id: int, wakes: Publisher) -> None:
     with orm_connection():
         draft = drafts.claim([Kind.WATCH], draft_id)
         if draft is not None:
-            with DraftRun(draft, stopping).alive() as work:
-                act_on(work, lambda work: _watch(work, wakes))
+            with DraftRun(draft, stopping).alive() as run:
+                act_on(run, lambda run: _watch(run, wakes))
 
 
 def _carry_out(draft: SourceDraft, stop: threading.Event) -> None:
-    with DraftRun(draft, stop).alive() as work:
-        act_on(work, ACTS[draft.kind])
+    with DraftRun(draft, stop).alive() as run:
+        act_on(run, ACTS[draft.kind])
 
 
-def act_on(work: DraftRun, act: Callable[[DraftRun], None]) -> None:
+def act_on(run: DraftRun, act: Callable[[DraftRun], None]) -> None:
     """Run ``act``, and store its failure in the draft."""
     try:
-        act(work)
+        act(run)
     except SourceProblem as error:
-        work.fail(error)
+        run.fail(error)
     except UNUSABLE as error:
-        work.fail(SourceProblem("bad_dsn", str(error), "Correct the address"))
+        run.fail(SourceProblem("bad_dsn", str(error), "Correct the address"))
     except IntegrityError:
-        name = work.draft.answers.get("name")
+        name = run.draft.answers.get("name")
         cause = f"there is already a source or slot named {name}"
-        work.fail(SourceProblem("name_taken", cause, "Choose another name"))
+        run.fail(SourceProblem("name_taken", cause, "Choose another name"))
     except Exception as error:
         # Log the type alone: the text may hold values that the source sent.
-        log.error("draft %s: %s", work.draft.pk, type(error).__name__)
+        log.error("draft %s: %s", run.draft.pk, type(error).__name__)
         cause = f"replview itself failed ({type(error).__name__})"
-        work.fail(SourceProblem("internal", cause, "See the log of the workers"))
+        run.fail(SourceProblem("internal", cause, "See the log of the workers"))
 
 
-def _monitor(work: DraftRun) -> None:
+def _add_source(run: DraftRun) -> None:
     """Add the source and change nothing on it."""
-    work.begin([])
-    source = drafts.source_for(work.draft)
-    work.step("store", "running")
+    run.begin([])
+    source = drafts.source_for(run.draft)
+    run.step("store", "running")
     source.save()
-    work.step("store", "done")
-    if work.done(source=source):
-        _note(work, "changed_source", str(source), source_id=source.pk, details={"act": "add"})
+    run.step("store", "done")
+    if run.done(source=source):
+        _note_act(run, "changed_source", str(source), source_id=source.pk, details={"act": "add"})
 
 
-def _record(work: DraftRun) -> None:
+def _create_slot(run: DraftRun) -> None:
     """Create publication and slot, add them to the store, and request the chosen baselines."""
-    draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
-    plan = _plan(draft, conninfo)
-    work.begin(list(plan.statements), baseline=_wants_baseline(draft))
+    draft, conninfo = run.draft, drafts.conninfo_of(run.draft)
+    plan = _agreed_plan(draft, conninfo)
+    run.begin(list(plan.statements), baseline=_wants_baseline(draft))
     is_new = draft.source is None
     options: dict[str, Any] = draft.answers.get("options") or {}
     slot = make_slot(
         draft.source or drafts.source_for(draft),
         conninfo,
         plan,
-        work.say,
+        run.say,
         stopped=False,
         options=pgoutput_of(draft.answers),
         interface=str(options.get("interface") or Slot.Interface.WALSENDER),
         keep_aborted=bool(options.get("keep_aborted")),
-        stop=work.stop,
-        on_step=work.on_step,
+        stop=run.stop,
+        on_step=run.on_step,
         draft=draft,
     )
-    work.handed_over()
-    work.step("store", "done")
+    run.handed_over()
+    run.step("store", "done")
     if _wants_baseline(draft):
         for table in baselines.tables_of(slot):
             by = draft.user.get_username()
             baselines.request(slot, table["schema"], table["table"], by=by)
-        work.step("baseline", "done")
-    work.done(source=slot.source, slot=slot)
+        run.step("baseline", "done")
+    run.done(source=slot.source, slot=slot)
     if is_new:
         source = slot.source
-        _note(work, "changed_source", str(source), source_id=source.pk, details={"act": "add"})
-    made = {"act": "create", "statements": [str(step) for step in plan.statements]}
-    _note(work, "changed_slot", str(slot), source_id=slot.source_id, details=made)
+        _note_act(run, "changed_source", str(source), source_id=source.pk, details={"act": "add"})
+    details = {"act": "create", "statements": [str(step) for step in plan.statements]}
+    _note_act(run, "changed_slot", str(slot), source_id=slot.source_id, details=details)
 
 
-def _watch(work: DraftRun, wakes: Publisher) -> None:
+def _watch(run: DraftRun, wakes: Publisher) -> None:
     """Receive a temporary slot until its page is closed, and undo what was created for it."""
-    draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
-    plan = _plan(draft, conninfo)
-    work.begin(list(plan.statements))
-    made = carry_out(conninfo, plan, work.say, stop=work.stop, on_step=work.on_step)
+    draft, conninfo = run.draft, drafts.conninfo_of(run.draft)
+    plan = _agreed_plan(draft, conninfo)
+    run.begin(list(plan.statements))
+    created = carry_out(conninfo, plan, run.say, stop=run.stop, on_step=run.on_step)
     try:
-        watching = Watching(conninfo, plan, pgoutput_of(draft.answers), work.say, wakes)
-        work.step("store", "running")
+        watching = Watching(conninfo, plan, pgoutput_of(draft.answers), run.say, wakes)
+        run.step("store", "running")
         with watching.registered() as slot:
             SourceDraft.objects.filter(pk=draft.pk).update(slot=slot)
-            work.step("store", "done")
+            run.step("store", "done")
             statements = [str(step) for step in plan.statements]
             details = {"act": "watch", "statements": statements}
-            _note(work, "changed_slot", str(slot), source_id=slot.source_id, details=details)
-            work.over = lambda: drafts.seen_seconds_ago(draft) > UNWATCHED_SECONDS
-            watching.receive(slot, work.stop)
+            _note_act(run, "changed_slot", str(slot), source_id=slot.source_id, details=details)
+            run.over = lambda: drafts.seen_seconds_ago(draft) > UNWATCHED_SECONDS
+            watching.receive(slot, run.stop)
     finally:
-        undo(conninfo, made, work.say, work.on_step)
-    work.done()
+        undo(conninfo, created, run.say, run.on_step)
+    run.done()
 
 
-#: Function that carries out a draft, by kind; a watch has a task of its own.
-ACTS: dict[str, Callable[[DraftRun], None]] = {Kind.MONITOR: _monitor, Kind.RECORD: _record}
-
-
-def _plan(draft: SourceDraft, conninfo: str) -> SlotPlan:
+def _agreed_plan(draft: SourceDraft, conninfo: str) -> SlotPlan:
     """Return the current plan. Raises ``SourceProblem`` unless its statements were agreed to."""
     slot_request = request_of(draft.answers, temporary=draft.kind == Kind.WATCH)
     with reading(conninfo, deadline_seconds=_PLAN_SECONDS) as connection:
         plan = make_plan(connection, slot_request)
     if [str(step) for step in plan.statements] != draft.answers.get("statements"):
-        raise _CHANGED.anew()
+        raise _SOURCE_CHANGED.anew()
     return plan
 
 
@@ -301,18 +301,20 @@ def _wants_baseline(draft: SourceDraft) -> bool:
     return bool((draft.answers.get("options") or {}).get("baseline"))
 
 
-def _note(work: DraftRun, action: str, subject: str, **more: Any) -> None:
+def _note_act(run: DraftRun, action: str, subject: str, **fields: Any) -> None:
     # Attribute the act to the account that agreed to it, not to the worker.
-    with use_visit(Visit(lambda: work.draft.user)):
-        note(action, subject=subject, **more)
+    with use_visit(Visit(lambda: run.draft.user)):
+        note(action, subject=subject, **fields)
 
 
+#: Function that carries out a draft, by kind; a watch has a task of its own.
+ACTS: dict[str, Callable[[DraftRun], None]] = {Kind.MONITOR: _add_source, Kind.RECORD: _create_slot}
 #: A lost worker's draft is undone and failed. ``private``: errors may hold a source's values.
 KIND = drafts.rows.served(
     name="onboarding",
     claim=lambda: drafts.claim([Kind.MONITOR, Kind.RECORD]),
     run=_carry_out,
     recover=_recover,
-    at_once=_AT_ONCE,
+    at_once=_MOST_DRAFTS,
     private=True,
 )

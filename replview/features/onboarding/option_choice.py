@@ -43,18 +43,18 @@ class OptionForm:
     @property
     def usual(self) -> list[tuple[Option, str]]:
         """Return the options that are always shown, each with its chosen value."""
-        return [(one, self.values[one.name]) for one in _usual(self.facts)]
+        return [(option, self.values[option.name]) for option in _usual_options(self.facts)]
 
     @property
     def further(self) -> list[tuple[Option, str]]:
         """Return the options that are shown on request, each with its chosen value."""
-        return [(one, self.values[one.name]) for one in _further(self.facts)]
+        return [(option, self.values[option.name]) for option in _further_options(self.facts)]
 
     @property
     def further_changed(self) -> bool:
         """Return whether a further option differs from its default, so that all are shown."""
         return self.sql_only or any(
-            chosen != one.choices[0][0] for one, chosen in self.further if not one.refusal
+            chosen != option.choices[0][0] for option, chosen in self.further if not option.refusal
         )
 
     @property
@@ -66,31 +66,32 @@ class OptionForm:
 
 def form_of(facts: ServerFacts, answers: Mapping[str, Any]) -> OptionForm:
     """Build the form with the values chosen before, else with the defaults."""
-    kept: Mapping[str, Any] = answers.get("options") or {}
+    former: Mapping[str, Any] = answers.get("options") or {}
     sql_only = bool((answers.get("check") or {}).get("sql_only"))
     size, _ = default_budget(facts)
     values = {
-        one.name: _choice(one, kept.get(one.name)) for one in (*_usual(facts), *_further(facts))
+        option.name: _chosen_value(option, former.get(option.name))
+        for option in (*_usual_options(facts), *_further_options(facts))
     }
-    if sql_only and not kept:
+    if sql_only and not former:
         values["interface"] = "sql"
     values |= {
         "slot_name": str(answers.get("slot_name") or "replview"),
-        "wal_budget": str(kept.get("wal_budget") or size_words(size)),
-        "heartbeat": str(kept.get("heartbeat_seconds") or ""),
+        "wal_budget": str(former.get("wal_budget") or size_words(size)),
+        "heartbeat": str(former.get("heartbeat_seconds") or ""),
     }
     return OptionForm(facts, values, sql_only=sql_only)
 
 
-def read_form(form: OptionForm, sent: Mapping[str, Any]) -> dict[str, Any] | None:
+def read_form(form: OptionForm, params: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the choices as a draft's answers; None with ``form.errors`` if one is bad."""
     options: dict[str, Any] = {}
-    for one in (*_usual(form.facts), *_further(form.facts)):
-        chosen = _choice(one, sent.get(one.name))
-        form.values[one.name] = chosen
-        options[one.name] = {"yes": True, "no": False}.get(chosen, chosen)
+    for option in (*_usual_options(form.facts), *_further_options(form.facts)):
+        chosen = _chosen_value(option, params.get(option.name))
+        form.values[option.name] = chosen
+        options[option.name] = {"yes": True, "no": False}.get(chosen, chosen)
     for name in ("slot_name", "wal_budget", "heartbeat"):
-        form.values[name] = Params(sent).text(name, 100)
+        form.values[name] = Params(params).text(name, 100)
     if fault := slot_name_fault(form.values["slot_name"]):
         form.errors["slot_name"] = fault
     options["wal_budget"] = form.values["wal_budget"]
@@ -122,14 +123,18 @@ def _heartbeat(form: OptionForm) -> int | None:
     return seconds
 
 
-def _choice(option: Option, asked: object) -> str:
+def _chosen_value(option: Option, requested: object) -> str:
     """Return the requested value if the option has it and is available, else the default."""
-    text = {True: "yes", False: "no"}.get(asked, asked) if isinstance(asked, bool) else asked
-    known = [value for value, _, _ in option.choices]
-    return str(text) if text in known and not option.refusal else known[0]
+    text = (
+        {True: "yes", False: "no"}.get(requested, requested)
+        if isinstance(requested, bool)
+        else requested
+    )
+    values = [value for value, _, _ in option.choices]
+    return str(text) if text in values and not option.refusal else values[0]
 
 
-def _usual(facts: ServerFacts) -> tuple[Option, ...]:
+def _usual_options(facts: ServerFacts) -> tuple[Option, ...]:
     return (
         Option(
             name="baseline",
@@ -156,11 +161,11 @@ def _usual(facts: ServerFacts) -> tuple[Option, ...]:
     )  # fmt: skip
 
 
-def _further(facts: ServerFacts) -> tuple[Option, ...]:
-    return (*_when_shown(facts), *_what_is_received(facts), *_how_it_is_read(facts))
+def _further_options(facts: ServerFacts) -> tuple[Option, ...]:
+    return (*_transaction_options(facts), *_content_options(facts), *_reading_options(facts))
 
 
-def _when_shown(facts: ServerFacts) -> tuple[Option, ...]:
+def _transaction_options(facts: ServerFacts) -> tuple[Option, ...]:
     """Return the options about streamed and prepared transactions."""
     prepared = facts.max_prepared_transactions > 0
     return (
@@ -194,7 +199,7 @@ def _when_shown(facts: ServerFacts) -> tuple[Option, ...]:
     )  # fmt: skip
 
 
-def _what_is_received(facts: ServerFacts) -> tuple[Option, ...]:
+def _content_options(facts: ServerFacts) -> tuple[Option, ...]:
     """Return the options about logical messages and about changes from other origins."""
     return (
         Option(
@@ -220,7 +225,7 @@ def _what_is_received(facts: ServerFacts) -> tuple[Option, ...]:
     )
 
 
-def _how_it_is_read(facts: ServerFacts) -> tuple[Option, ...]:
+def _reading_options(facts: ServerFacts) -> tuple[Option, ...]:
     """Return the options about failover, the connection, and rolled back changes."""
     return (
         Option(

@@ -126,7 +126,7 @@ class ReviewPage:
 
 def review_page(draft: SourceDraft, review: Review, *, changed: bool) -> ReviewPage:
     """Build the page of the review."""
-    known = review.mended_in in steps.names_of(draft)
+    step_exists = review.mended_in in steps.names_of(draft)
     return ReviewPage(
         frame=frame_of(draft.kind, "review", draft),
         review=review,
@@ -134,7 +134,7 @@ def review_page(draft: SourceDraft, review: Review, *, changed: bool) -> ReviewP
         chosen=tuple(plan_page.chosen_words(draft.answers)),
         wants_baseline=bool((draft.answers.get("options") or {}).get("baseline")),
         failed=draft.state == SourceDraft.State.FAILED,
-        mended_at=steps.step_url(draft, review.mended_in) if known else "",
+        mended_at=steps.step_url(draft, review.mended_in) if step_exists else "",
     )
 
 

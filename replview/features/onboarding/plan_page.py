@@ -26,7 +26,7 @@ from replview.ui.sentence import PLACES, sentence
 _DEADLINE_SECONDS = 30.0
 Kind = SourceDraft.Kind
 #: Step that fixes a problem, by the problem's code.
-_MENDED_IN = {
+_STEP_OF_PROBLEM = {
     code: step
     for step, codes in {
         "options": "bad_slot_name slot_exists publication_exists bad_publication_name "
@@ -43,7 +43,7 @@ UNCLAIMED_SECONDS = 10
 #: Time after which the live page opens even if the receiver has not connected; it says why.
 _PATIENCE = timedelta(seconds=15)
 #: Level and text of a step, by its state.
-_SHOWN = {
+_STATE_WORDS = {
     "waiting": ("idle", "waits"),
     "running": ("unknown", "running"),
     "done": ("ok", "done"),
@@ -77,7 +77,7 @@ class Review:
     @property
     def mended_in(self) -> str:
         """Return the step that fixes the problem; empty if there is none."""
-        return _MENDED_IN.get(self.trouble.code, "") if self.trouble else ""
+        return _STEP_OF_PROBLEM.get(self.trouble.code, "") if self.trouble else ""
 
 
 def review(draft: SourceDraft) -> Review:
@@ -107,7 +107,11 @@ def chosen_words(answers: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("Tables", "all tables, also future ones"))
     elif answers.get("tables"):
         lines.append(("Tables", plural(len(answers["tables"]), "table")))
-    rules = [rule for of in (answers.get("columns") or {}).values() for rule in of.values()]
+    rules = [
+        rule
+        for table_rules in (answers.get("columns") or {}).values()
+        for rule in table_rules.values()
+    ]
     if "columns" in answers:
         masked, left_out = rules.count("mask"), rules.count("drop")
         words = f"{masked} masked, {left_out} left out" if rules else "all kept"
@@ -144,23 +148,25 @@ class CarriedOut:
 
 def carried_out(draft: SourceDraft) -> CarriedOut:
     """Describe the state of a draft that is carried out or has ended."""
-    lines = [_line(one) for one in draft.progress]
+    lines = [_plan_line(step) for step in draft.progress]
     name, words = draft.answers.get("name", ""), KINDS[Kind(draft.kind)]
     if draft.stop_wanted and draft.state in (State.WAITING, State.RUNNING):
         return CarriedOut("idle", "Being undone.", f"Nothing will be left on {name}.",
                           lines, moving=True)  # fmt: skip
     match draft.state:
         case State.WAITING:
-            return _asked(draft, lines)
+            return _waiting(draft, lines)
         case State.RUNNING:
-            doing = next((f"{one['title']}." for one in draft.progress
-                          if one["state"] == "running"), "")  # fmt: skip
-            return CarriedOut("idle", f"{words.title}: being set up.", doing, lines,
+            running_step = next((f"{step['title']}." for step in draft.progress
+                                 if step["state"] == "running"), "")  # fmt: skip
+            return CarriedOut("idle", f"{words.title}: being set up.", running_step, lines,
                               moving=True, may_stop=True)  # fmt: skip
         case State.FAILED:
             trouble = SourceProblem(draft.problem_code, draft.problem_cause, draft.problem_remedy)
-            left = "Something is left on it, see below." if draft.undo else "Nothing is left on it"
-            cause = f"{sentence(trouble.cause)}. {left.rstrip('.')}."
+            remainder = (
+                "Something is left on it, see below." if draft.undo else "Nothing is left on it"
+            )
+            cause = f"{sentence(trouble.cause)}. {remainder.rstrip('.')}."
             return CarriedOut("now", f"{name} is not set up.", cause, lines, trouble=trouble,
                               may_retry=True)  # fmt: skip
         case State.CANCELLED:
@@ -169,7 +175,7 @@ def carried_out(draft: SourceDraft) -> CarriedOut:
     if draft.kind == Kind.WATCH:
         return CarriedOut("ok", "The watch has ended.", f"Its slot is gone from {name}, and what "
                           "was received is deleted.", lines)  # fmt: skip
-    return _done(draft, lines)
+    return _finished(draft, lines)
 
 
 def next_address(draft: SourceDraft) -> str:
@@ -185,7 +191,7 @@ def next_address(draft: SourceDraft) -> str:
     return stream_url(slot) if ready and begun else ""
 
 
-def _asked(draft: SourceDraft, lines: list[PlanLine]) -> CarriedOut:
+def _waiting(draft: SourceDraft, lines: list[PlanLine]) -> CarriedOut:
     """Describe a draft that waits for a worker."""
     waited = timezone.now() - (draft.asked_at or draft.created_at)
     if waited > timedelta(seconds=UNCLAIMED_SECONDS):
@@ -196,18 +202,18 @@ def _asked(draft: SourceDraft, lines: list[PlanLine]) -> CarriedOut:
                       lines, moving=True, may_stop=True)  # fmt: skip
 
 
-def _done(draft: SourceDraft, lines: list[PlanLine]) -> CarriedOut:
+def _finished(draft: SourceDraft, lines: list[PlanLine]) -> CarriedOut:
     """Describe a draft that was carried out."""
     name = draft.answers.get("name", "")
     if draft.slot is None:
         return CarriedOut("ok", f"{name} is added.", "", lines)
     level, word = ("ok", "done") if draft.slot.state == Slot.State.STREAMING else (
         "unknown", draft.slot.state)  # fmt: skip
-    waits = PlanLine("The receiver connects", "", level, word, draft.slot.problem_cause)
+    receiver_line = PlanLine("The receiver connects", "", level, word, draft.slot.problem_cause)
     return CarriedOut("ok", f"{name} is being recorded.", "Its live page opens automatically.",
-                      [*lines, waits], moving=True)  # fmt: skip
+                      [*lines, receiver_line], moving=True)  # fmt: skip
 
 
-def _line(one: dict[str, Any]) -> PlanLine:
-    level, word = _SHOWN.get(one["state"], ("unknown", one["state"]))
-    return PlanLine(one["title"], one["sql"], level, word, one["said"])
+def _plan_line(step: dict[str, Any]) -> PlanLine:
+    level, word = _STATE_WORDS.get(step["state"], ("unknown", step["state"]))
+    return PlanLine(step["title"], step["sql"], level, word, step["said"])

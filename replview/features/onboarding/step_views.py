@@ -32,7 +32,7 @@ from replview.store.models import SourceDraft
 _DEADLINE_SECONDS = 10.0
 
 
-def _source_of(draft: SourceDraft) -> AbstractContextManager[Connection]:
+def _connect_to_source(draft: SourceDraft) -> AbstractContextManager[Connection]:
     """Return a connection to the draft's source; ``at_step`` handles the errors it raises."""
     return reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS)
 
@@ -54,28 +54,35 @@ def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @at_step("tables")
 def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Show the tables and publications; POST stores the choice."""
-    with _source_of(draft) as source:
+    with _connect_to_source(draft) as source:
         choice = table_choice.read_choice(source, draft.answers)
     status = 200
     if request.method == "POST":
         chosen = table_choice.read_form(choice, request.POST)
         if chosen is not None:
-            return go_on(draft, "tables", **chosen, **_columns_left(draft, chosen))
+            return go_on(draft, "tables", **chosen, **_remaining_rules(draft, chosen))
         status = 422
     page = TablesPage(frame=frame_of(draft.kind, "tables", draft), choice=choice)
     return render(request, "onboarding/tables.html", {"page": page}, status=status)
 
 
-def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, object]:
+def _remaining_rules(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, object]:
     """Return the column rules of tables that are still chosen; nothing if there are no rules."""
     rules = draft.answers.get("columns")
     if not rules or chosen["through"] == table_choice.PUBLICATIONS:
         return {}
     if chosen["through"] == table_choice.EVERYTHING:
         # FOR ALL TABLES sends every column, so mask those that were to be left out.
-        masked = {name: dict.fromkeys(kept, column_choice.MASK) for name, kept in rules.items()}
+        masked = {
+            name: dict.fromkeys(column_rules, column_choice.MASK)
+            for name, column_rules in rules.items()
+        }
         return {"columns": masked}
-    return {"columns": {name: kept for name, kept in rules.items() if name in chosen["tables"]}}
+    return {
+        "columns": {
+            name: column_rules for name, column_rules in rules.items() if name in chosen["tables"]
+        }
+    }
 
 
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
@@ -83,7 +90,7 @@ def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, objec
 def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Show the columns of a table or the suggestions; POST stores them and goes on."""
     shown = request.GET.get("table", column_choice.SUGGESTED)
-    with _source_of(draft) as source:
+    with _connect_to_source(draft) as source:
         source_id = draft.source_id or 0
         choice = column_choice.read_choice(source, draft.answers, shown, source_id)
     if request.method == "POST":
@@ -91,8 +98,8 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
         if "show" not in request.POST and "all" not in request.POST:
             return go_on(draft, "columns", columns=rules)
         drafts.keep(draft, columns=rules)
-        asked = request.POST.get("show", shown)
-        table = asked if asked in choice.tables else column_choice.SUGGESTED
+        requested_table = request.POST.get("show", shown)
+        table = requested_table if requested_table in choice.tables else column_choice.SUGGESTED
         return redirect(f"{request.path}?{urlencode({'table': table})}")
     frame = frame_of(draft.kind, "columns", draft)
     page = ColumnsPage(frame=frame, choice=choice, asked="table" in request.GET)
@@ -103,7 +110,7 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @at_step("options")
 def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Show the slot's options with their defaults; POST stores them."""
-    with _source_of(draft) as source:
+    with _connect_to_source(draft) as source:
         form = option_choice.form_of(read_server_facts(source), draft.answers)
     status = 200
     if request.method == "POST":
@@ -119,12 +126,12 @@ def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @at_step("review")
 def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Show every statement that will run; POST agrees to these statements only."""
-    found = plan_page.review(draft)
+    plan_review = plan_page.review(draft)
     changed = False
-    if request.method == "POST" and found.trouble is None:
-        if request.POST.get("digest") == found.digest:
-            drafts.ask(draft, found.statements)
+    if request.method == "POST" and plan_review.trouble is None:
+        if request.POST.get("digest") == plan_review.digest:
+            drafts.ask(draft, plan_review.statements)
             return redirect("draft-progress", draft.pk)
         changed = True
-    page = review_page(draft, found, changed=changed)
+    page = review_page(draft, plan_review, changed=changed)
     return render(request, "onboarding/review.html", {"page": page}, status=409 if changed else 200)

@@ -18,11 +18,12 @@ from replview.ui.managed import EXPECTED
 from replview.ui.sentence import PLACES
 
 Kind = SourceDraft.Kind
-_OF_KIND = {
+_STEPS_OF_KIND = {
     Kind.WATCH: ("connection", "check", "tables", "columns", "review"),
     Kind.MONITOR: ("connection", "check", "review"),
     Kind.RECORD: ("connection", "check", "tables", "columns", "options", "review"),
 }
+DraftView = Callable[[HttpRequest, SourceDraft], HttpResponse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class StepLink:
 
 def names_of(draft: SourceDraft) -> tuple[str, ...]:
     """Return the steps of a draft; a source that was added already needs no connection."""
-    names = _OF_KIND[Kind(draft.kind)]
+    names = _STEPS_OF_KIND[Kind(draft.kind)]
     return names[1:] if draft.source_id else names
 
 
@@ -102,23 +103,20 @@ def after(draft: SourceDraft, name: str) -> str:
 
 def before(draft: SourceDraft, name: str) -> str:
     """Return the address of the preceding step; for the first, that of the start page."""
-    place = names_of(draft).index(name)
-    return step_url(draft, names_of(draft)[place - 1]) if place else reverse("source-new")
+    position = names_of(draft).index(name)
+    return step_url(draft, names_of(draft)[position - 1]) if position else reverse("source-new")
 
 
 def links(kind: str, current: str, draft: SourceDraft | None = None) -> list[StepLink]:
     """Return the row of steps at the top of a page."""
-    names = _OF_KIND[Kind(kind)] if draft is None else names_of(draft)
-    found = []
+    names = _STEPS_OF_KIND[Kind(kind)] if draft is None else names_of(draft)
+    step_links = []
     for number, name in enumerate(names, 1):
         done = draft is not None and is_answered(draft, name)
         state = "current" if name == current else "done" if done else "later"
         url = step_url(draft, name) if draft is not None and may_see(draft, name) else ""
-        found.append(StepLink(number, name, name.title(), state, url))
-    return found
-
-
-DraftView = Callable[[HttpRequest, SourceDraft], HttpResponse]
+        step_links.append(StepLink(number, name, name.title(), state, url))
+    return step_links
 
 
 def at_step(name: str) -> Callable[[DraftView], Callable[[HttpRequest, int], HttpResponse]]:
@@ -130,7 +128,7 @@ def at_step(name: str) -> Callable[[DraftView], Callable[[HttpRequest, int], Htt
 
     def decorate(view: DraftView) -> Callable[[HttpRequest, int], HttpResponse]:
         @wraps(view)
-        def seen(request: HttpRequest, draft_id: int) -> HttpResponse:
+        def guarded(request: HttpRequest, draft_id: int) -> HttpResponse:
             draft = drafts.find(account_of(request), draft_id)
             if draft is None:
                 return gone()
@@ -145,7 +143,7 @@ def at_step(name: str) -> Callable[[DraftView], Callable[[HttpRequest, int], Htt
                 page = UnreadablePage(frame=frame, trouble=trouble_of(error))
                 return render(request, "onboarding/unreadable.html", {"page": page}, status=502)
 
-        return seen
+        return guarded
 
     return decorate
 
@@ -188,15 +186,15 @@ class Frame:
 
 def frame_of(kind: str, name: str, draft: SourceDraft | None = None) -> Frame:
     """Return the frame around the step ``name``."""
-    words, row = KINDS[Kind(kind)], tuple(links(kind, name, draft))
+    words, step_links = KINDS[Kind(kind)], tuple(links(kind, name, draft))
     start = reverse("source-new")
     if draft is None:
-        return Frame(kind=kind, words=words, draft=None, steps=row, back=start)
+        return Frame(kind=kind, words=words, draft=None, steps=step_links, back=start)
     return Frame(
         kind=kind,
         words=words,
         draft=draft,
-        steps=row,
+        steps=step_links,
         back=before(draft, name) if name in names_of(draft) else start,
         name=draft.answers.get("name", ""),
         place=place_of(draft.source.conninfo if draft.source else draft.conninfo),

@@ -80,15 +80,15 @@ class TableChoice:
     @property
     def described(self) -> list[tuple[Publication, str]]:
         """Return the existing publications, each with its tables in words."""
-        found = []
-        for one in self.publications:
-            words = plural(len(one.tables), "table")
-            if one.all_tables:
+        described = []
+        for publication in self.publications:
+            words = plural(len(publication.tables), "table")
+            if publication.all_tables:
                 words = f"all tables, also future ones: {words} now"
-            elif schemas := self.whole_schemas.get(one.name):
+            elif schemas := self.whole_schemas.get(publication.name):
                 words = f"{words}, and later ones of {', '.join(schemas)}"
-            found.append((one, words))
-        return found
+            described.append((publication, words))
+        return described
 
     @property
     def schemas(self) -> list[tuple[str, int]]:
@@ -121,29 +121,38 @@ def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoi
     """Read the database's tables and publications, with the choices made before."""
     tables = read_tables(connection)
     facts = read_server_facts(connection)
-    publications = [one for one in read_publications(connection) if one.tables or one.all_tables]
-    former = set(answers.get("tables") or ())
+    publications = [
+        publication
+        for publication in read_publications(connection)
+        if publication.tables or publication.all_tables
+    ]
+    former_tables = set(answers.get("tables") or ())
     roots = [table for table in tables if table.parent is None]
     breaking = tuple(table.text for table in roots if not fully_usable(table, tables))
     # Choose all tables at first; after a choice, tables created since are not chosen.
-    everything = "through" not in answers
+    choose_all = "through" not in answers
     through = str(answers.get("through") or (TABLES if facts.may_create else PUBLICATIONS))
     return TableChoice(
-        rows=[_row(one, tables, chosen=everything or one.text in former) for one in roots],
+        rows=[
+            _form_row(root, tables, chosen=choose_all or root.text in former_tables)
+            for root in roots
+        ],
         publications=publications,
         through=through if publications or through == EVERYTHING else TABLES,
         whole_schemas=whole_schemas(connection),
-        chosen=set(answers.get("publications") or [one.name for one in publications]),
+        chosen=set(
+            answers.get("publications") or [publication.name for publication in publications]
+        ),
         may_create=facts.may_create,
         database=facts.database,
         grant=f"GRANT CREATE ON DATABASE {quoted(facts.database)} TO {quoted(facts.role)};",
-        no_everything=_no_everything(facts, tables),
+        no_everything=_all_tables_refusal(facts, tables),
         breaking=breaking,
         breaking_agreed=set(breaking) <= set(answers.get("breaking") or ()),
     )
 
 
-def _no_everything(facts: ServerFacts, tables: list[TableFacts]) -> str:
+def _all_tables_refusal(facts: ServerFacts, tables: list[TableFacts]) -> str:
     """Return why no publication FOR ALL TABLES can be created; empty if it can."""
     if facts.in_recovery:
         return "this server is a standby: publications are created on its primary"
@@ -152,18 +161,20 @@ def _no_everything(facts: ServerFacts, tables: list[TableFacts]) -> str:
     return "" if tables else "the database has no table yet"
 
 
-def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
+def read_form(choice: TableChoice, params: QueryDict) -> dict[str, Any] | None:
     """Return the choices as a draft's answers; None with ``choice.error`` if they are bad."""
-    through = sent.get("through", "")
+    through = params.get("through", "")
     choice.through = through if through in (PUBLICATIONS, EVERYTHING) else TABLES
-    choice.chosen = set(sent.getlist("publication"))
+    choice.chosen = set(params.getlist("publication"))
     # Django accepts at most 1,000 fields, so JavaScript joins all tables in one.
-    asked = {*sent.getlist("table"), *sent.get("tables", "").splitlines()}
+    requested = {*params.getlist("table"), *params.get("tables", "").splitlines()}
     choice.rows = [
-        replace(row, chosen=row.name in asked and not row.refusal) for row in choice.rows
+        replace(row, chosen=row.name in requested and not row.refusal) for row in choice.rows
     ]
     if choice.through == PUBLICATIONS:
-        chosen = [one for one in choice.publications if one.name in choice.chosen]
+        chosen = [
+            publication for publication in choice.publications if publication.name in choice.chosen
+        ]
         if not chosen:
             choice.error = "Choose at least one publication, or let replview create one."
         elif clash := clash_of(chosen):
@@ -172,10 +183,12 @@ def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
                 "read: choose fewer."
             )
         return None if choice.error else {
-            "through": PUBLICATIONS, "publications": [one.name for one in chosen], "tables": []
+            "through": PUBLICATIONS,
+            "publications": [publication.name for publication in chosen],
+            "tables": [],
         }  # fmt: skip
     if choice.through == EVERYTHING:
-        return _read_everything(choice, sent)
+        return _read_all_tables(choice, params)
     tables = [row.name for row in choice.chosen_rows]
     if not tables:
         choice.error = "Choose at least one table."
@@ -183,9 +196,9 @@ def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
     return {"through": TABLES, "publications": [], "tables": tables}
 
 
-def _read_everything(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
+def _read_all_tables(choice: TableChoice, params: QueryDict) -> dict[str, Any] | None:
     """Return the answer for all tables; refuse if it breaks updates that were not agreed to."""
-    choice.breaking_agreed = sent.get("breaking", "") == choice.breaking_digest
+    choice.breaking_agreed = params.get("breaking", "") == choice.breaking_digest
     if choice.no_everything:
         choice.error = f"All tables cannot be published: {choice.no_everything}."
     elif choice.breaking and not choice.breaking_agreed:
@@ -198,8 +211,8 @@ def _read_everything(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | N
     }  # fmt: skip
 
 
-def _row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableFormRow:
-    identity, kind = _identity(table, tables)
+def _form_row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableFormRow:
+    identity, kind = _identity_words(table, tables)
     refusal = "" if table.owned else "the role does not own it: only an owner can publish a table"
     if len(table.text.splitlines()) > 1:
         refusal = (
@@ -215,37 +228,39 @@ def _row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableF
         rows=count_words(table.estimated_rows) if table.estimated_rows else "",
         partitions=len(leaves_of(table, tables)) if table.partitioned else 0,
         refusal=refusal,
-        mend=_mend(table) if kind == "none" else (),
+        mend=_remedies(table) if kind == "none" else (),
     )
 
 
-def _identity(table: TableFacts, tables: list[TableFacts]) -> tuple[str, str]:
+def _identity_words(table: TableFacts, tables: list[TableFacts]) -> tuple[str, str]:
     """Return the replica identity in words, and its kind."""
     if not fully_usable(table, tables):
         return "deferrable key" if table.deferrable_key else "no key", "none"
     if table.replica_identity == "FULL":
         return "the whole row", "full"
-    what = "unique index" if table.replica_identity == "INDEX" else "primary key"
-    return f"{what} {', '.join(table.identity_columns)}", "key"
+    key_kind = "unique index" if table.replica_identity == "INDEX" else "primary key"
+    return f"{key_kind} {', '.join(table.identity_columns)}", "key"
 
 
-def _mend(table: TableFacts) -> tuple[tuple[str, str], ...]:
+def _remedies(table: TableFacts) -> tuple[tuple[str, str], ...]:
     """Return the remedies for a table without identity, each with its reason and its SQL."""
     name = quoted(table.schema, table.name)
     if table.deferrable_key:
         index, key = quoted(f"{table.name[:40]}_identity"), map(quoted, table.primary_key)
-        make = "CREATE UNIQUE INDEX" if table.partitioned else "CREATE UNIQUE INDEX CONCURRENTLY"
-        best = ("Its primary key is DEFERRABLE, which is no replica identity. A unique "
-                "index on the same columns does", f"{make} {index} ON {name} ({', '.join(key)}); "
-                f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {index};")  # fmt: skip
+        create = "CREATE UNIQUE INDEX" if table.partitioned else "CREATE UNIQUE INDEX CONCURRENTLY"
+        first_remedy = (
+            "Its primary key is DEFERRABLE, which is no replica identity. A unique index on the "
+            "same columns does",
+            f"{create} {index} ON {name} ({', '.join(key)}); "
+            f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {index};",
+        )
     elif table.primary_key:
-        back = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"
-        return (("Use its existing primary key", back),)
+        reset = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"
+        return (("Use its existing primary key", reset),)
     else:
-        best = ("Best: a primary key",
-                f"ALTER TABLE {name} ADD PRIMARY KEY (…);")  # fmt: skip
+        first_remedy = ("Best: a primary key", f"ALTER TABLE {name} ADD PRIMARY KEY (…);")
     return (
-        best,
+        first_remedy,
         ("Without a key, each update and delete writes the whole old row to WAL",
          f"ALTER TABLE {name} REPLICA IDENTITY FULL;"),
     )  # fmt: skip

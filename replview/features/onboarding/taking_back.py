@@ -19,11 +19,11 @@ def take_back_lost() -> None:
             drafts.end(draft, "DONE")
             continue
         swept = bool(intentions.of_draft(draft))
-        left = _sweep(draft) if swept else _take_back(draft)
+        failed = _sweep(draft) if swept else _run_undo_statements(draft)
         remedy = "Try again"
-        if left:
-            goes_on = "replview keeps trying to undo it. Or run"
-            remedy = f"{goes_on if swept else 'Run'} on the source yourself: {'; '.join(left)}"
+        if failed:
+            retrying = "replview keeps trying to undo it. Or run"
+            remedy = f"{retrying if swept else 'Run'} on the source yourself: {'; '.join(failed)}"
         cause = "the worker ended before it was done"
         drafts.end(draft, "FAILED", problem_code="lost", problem_cause=cause, problem_remedy=remedy)
 
@@ -33,20 +33,24 @@ def _sweep(draft: SourceDraft) -> list[str]:
 
     The statement that was running when the worker ended is undone too.
     """
-    left = [one for row in intentions.of_draft(draft) for one in sweep(row, maker_gone=True)]
-    draft.undo = left
-    return left
+    failed = [
+        statement
+        for intention in intentions.of_draft(draft)
+        for statement in sweep(intention, maker_gone=True)
+    ]
+    draft.undo = failed
+    return failed
 
 
-def _take_back(draft: SourceDraft) -> list[str]:
+def _run_undo_statements(draft: SourceDraft) -> list[str]:
     """Run the draft's undo statements, last one first; return those that failed."""
-    left = []
+    failed = []
     for statement in reversed(draft.undo):
         try:
             with connect(drafts.conninfo_of(draft), read_only=False) as connection:
                 # psycopg composed and quoted the statement when the step was planned.
                 connection.execute(statement.encode())
         except (psycopg.Error, SourceProblem, *UNUSABLE):
-            left.append(statement)
-    draft.undo = left
-    return left
+            failed.append(statement)
+    draft.undo = failed
+    return failed

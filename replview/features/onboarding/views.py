@@ -39,8 +39,8 @@ def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
     try:
         checked = checking.check(full_conninfo(source))
     except UNUSABLE as error:
-        found = problem("bad_dsn", str(error), "Correct the source's address")
-        checked = checking.Checked([checking.view_of(found)], blocked=True)
+        finding = problem("bad_dsn", str(error), "Correct the source's address")
+        checked = checking.Checked([checking.view_of(finding)], blocked=True)
     page = DoctorPage(source=source, checked=checked, checked_at=timezone.now())
     return render(request, "onboarding/doctor.html", {"page": page})
 
@@ -49,7 +49,7 @@ def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
 def start(request: HttpRequest) -> HttpResponse:
     """Show the kinds of onboarding, and the drafts that the user can continue."""
     begun = tuple(
-        Begun(draft=draft, words=steps.KINDS[Kind(draft.kind)], url=_goes_on(draft))
+        Begun(draft=draft, words=steps.KINDS[Kind(draft.kind)], url=_continue_url(draft))
         for draft in drafts.unfinished(account_of(request))
     )
     notice = next((word for word in ("expired", "left", "remains") if word in request.GET), "")
@@ -67,7 +67,7 @@ def begin(request: HttpRequest, kind: str) -> HttpResponse:
     if kind not in Kind.values:
         raise Http404(f"there is no way to begin that is called {kind!r}")
     if name := request.GET.get("source", ""):
-        return _begin_for(request, kind, name)
+        return _begin_on_known_source(request, kind, name)
     draft = SourceDraft(user=account_of(request), kind=kind)
     if request.method == "POST":
         form = address_form.read_form(request.POST)
@@ -93,12 +93,12 @@ def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
     )
     if request.method != "POST":
         return _connection_page(request, former, draft.kind, draft)
-    form, before = address_form.read_form(request.POST, former), draft.conninfo
+    form, former_conninfo = address_form.read_form(request.POST, former), draft.conninfo
     name = draft.answers.get("name")
     if _connect(form, draft):
-        moved = draft.conninfo != before
-        kept = drafts.move(draft) if moved else drafts.keep_address(draft)
-        return redirect(steps.after(draft, "connection")) if kept else gone()
+        is_new_address = draft.conninfo != former_conninfo
+        stored = drafts.move(draft) if is_new_address else drafts.keep_address(draft)
+        return redirect(steps.after(draft, "connection")) if stored else gone()
     draft.answers["name"] = name
     return _connection_page(request, form, draft.kind, draft, status=422)
 
@@ -108,13 +108,13 @@ def _connect(form: address_form.AddressForm, draft: SourceDraft) -> bool:
     reached = address_form.connect_draft(form, draft)
     if reached is None:
         return False
-    known = address_form.known_as(reached, draft.conninfo)
+    known_source = address_form.known_as(reached, draft.conninfo)
     draft.answers |= {
         "name": reached.name,
         "form": form.kept(),
         "server": {"version": reached.version, "database": reached.database,
                    "role": reached.role},
-        "known": str(known or ""),
+        "known": str(known_source or ""),
     }  # fmt: skip
     if draft.kind == Kind.WATCH and "slot_name" not in draft.answers:
         draft.answers["slot_name"] = drafts.watch_name()
@@ -133,7 +133,7 @@ def _connection_page(
     return render(request, "onboarding/connection.html", {"page": page}, status=status)
 
 
-def _begin_for(request: HttpRequest, kind: str, name: str) -> HttpResponse:
+def _begin_on_known_source(request: HttpRequest, kind: str, name: str) -> HttpResponse:
     """Begin a draft for a slot on a source that was added already."""
     source = get_object_or_404(Source, name=name, ephemeral=False)
     if kind != Kind.RECORD:
@@ -145,7 +145,7 @@ def _begin_for(request: HttpRequest, kind: str, name: str) -> HttpResponse:
     return redirect("draft-check", draft.pk)
 
 
-def _goes_on(draft: SourceDraft) -> str:
+def _continue_url(draft: SourceDraft) -> str:
     """Return the address at which the user continues a draft."""
     if draft.state not in drafts.CHANGEABLE:
         return reverse("draft-progress", args=[draft.pk])
@@ -159,7 +159,7 @@ def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
     if draft is None:
         return gone()
     if draft.state == State.OPEN:
-        return redirect(_goes_on(draft))
+        return redirect(_continue_url(draft))
     htmx = request.headers.get("HX-Request") == "true"
     name = "onboarding/progress_now.html" if htmx else "onboarding/progress.html"
     return render(request, name, {"page": progress_page(draft)})
@@ -171,6 +171,6 @@ def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
     draft = drafts.find(account_of(request), draft_id)
     if draft is None or drafts.drop(draft):
         # The failed draft's page has listed the undo statements that remain.
-        word = "remains" if draft is not None and draft.undo else "left"
-        return redirect(f"{reverse('source-new')}?{word}")
+        notice = "remains" if draft is not None and draft.undo else "left"
+        return redirect(f"{reverse('source-new')}?{notice}")
     return redirect("draft-progress", draft.pk)

@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 _STOP_SECONDS = 4.0
 _FORGET_SECONDS = 5.0
 _CUT_SECONDS = 3.0
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 #: Seconds after which creating the slot is taken to wait for a transaction.
 _PATIENCE_SECONDS = 3.0
 
@@ -54,11 +54,13 @@ class Watching:
     @contextmanager
     def registered(self) -> Iterator[Slot]:
         """Add an ephemeral source and its slot to the store, and remove them afterwards."""
-        given = libpq.conninfo_to_dict(self.conninfo)
+        parameters = libpq.conninfo_to_dict(self.conninfo)
         # A source's name is a path segment in URLs, so it must not contain a slash.
-        place = str(given.get("dbname") or given.get("service") or "source").replace("/", "-")
+        database = str(parameters.get("dbname") or parameters.get("service") or "source").replace(
+            "/", "-"
+        )
         # Seal and store the password, so that sampling reaches the source too.
-        source = Source(name=f"watch-{place[:40]}-{self.plan.slot_name[-8:]}", ephemeral=True)
+        source = Source(name=f"watch-{database[:40]}-{self.plan.slot_name[-8:]}", ephemeral=True)
         set_dsn(source, self.conninfo)
         # Use one transaction: an ephemeral source without a slot is deleted as abandoned.
         with transaction.atomic():
@@ -74,33 +76,35 @@ class Watching:
         try:
             yield slot
         finally:
-            self._forget(source)
+            self._remove_from_store(source)
 
     def receive(self, slot: Slot, stop: threading.Event) -> None:
         """Receive until ``stop`` is set, and report each change of the slot's state."""
         wakes = self.wakes
-        how = {
+        receiver_options = {
             "owner": f"watch@{socket.gethostname()}:{os.getpid()}",
             "stop": stop,
             "conninfo_of": lambda source_id: self.conninfo,
             "listeners": Listeners(committed=wakes.wake, slot_changed=wakes.slot_changed),
         }
-        reader = threading.Thread(target=receive, args=[slot.pk], kwargs=how, name="receiver")
+        reader = threading.Thread(
+            target=receive, args=[slot.pk], kwargs=receiver_options, name="receiver"
+        )
         reader.start()
         try:
-            self._tell(slot, stop, reader)
+            self._report_state(slot, stop, reader)
         finally:
             stop.set()
             reader.join(_STOP_SECONDS)
-            self._cut_own_session()
+            self._terminate_walsender()
             reader.join(_STOP_SECONDS)
             wakes.slot_changed(slot.pk)
 
-    def _tell(self, slot: Slot, stop: threading.Event, reader: threading.Thread) -> None:
+    def _report_state(self, slot: Slot, stop: threading.Event, reader: threading.Thread) -> None:
         """Report each change of the slot's state until the receiver ends."""
-        last = ""
+        last_line = ""
         began = time.monotonic()
-        while reader.is_alive() and not stop.wait(_LOOK_SECONDS):
+        while reader.is_alive() and not stop.wait(_POLL_SECONDS):
             slot.refresh_from_db()
             line = f"{slot.state}"
             if slot.problem_cause:
@@ -108,11 +112,11 @@ class Watching:
             elif slot.state == Slot.State.STARTING and time.monotonic() - began > _PATIENCE_SECONDS:
                 line = waiting_for(self.conninfo)
                 began = time.monotonic()
-            if line != last:
+            if line != last_line:
                 self.say(line)
-                last = line
+                last_line = line
 
-    def _cut_own_session(self) -> None:
+    def _terminate_walsender(self) -> None:
         """Terminate our walsender if it still runs, and wait until its slot is dropped.
 
         A walsender that waits for a transaction while it creates a slot does not notice that its
@@ -121,17 +125,19 @@ class Watching:
         deadline = time.monotonic() + _CUT_SECONDS
         with suppress(psycopg.Error), connected(self.conninfo) as connection:
             while time.monotonic() < deadline:
-                ours = [s for s in read_slots(connection) if s.slot_name == self.plan.slot_name]
-                if not ours:
+                own_slots = [
+                    slot for slot in read_slots(connection) if slot.slot_name == self.plan.slot_name
+                ]
+                if not own_slots:
                     return
-                if ours[0].active_pid:
-                    connection.execute("SELECT pg_terminate_backend(%s)", [ours[0].active_pid])
+                if own_slots[0].active_pid:
+                    connection.execute("SELECT pg_terminate_backend(%s)", [own_slots[0].active_pid])
                 time.sleep(0.05)
 
-    def _forget(self, source: Source) -> None:
+    def _remove_from_store(self, source: Source) -> None:
         """Remove source and slot from the store; a later beat deletes what takes too long now."""
         Slot.objects.filter(source=source).update(desired=Slot.Desired.REMOVING, lease_owner="")
-        with tidy.alone() as mine:
-            if mine:
+        with tidy.alone() as locked:
+            if locked:
                 tidy.remove_slots(time.monotonic() + _FORGET_SECONDS, cancel_all)
         store.close()
