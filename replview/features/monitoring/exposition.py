@@ -56,9 +56,9 @@ class Exposition:
         """Add a family for each measure, with a sample for each row (its labels and its values)."""
         for measure in measures:
             self.family(measure.name, measure.kind, measure.help)
-            name, of, lines = measure.name, measure.of, self._lines
+            name, key, lines = measure.name, measure.of, self._lines
             for labels, row in rows:
-                value = row.get(of)
+                value = row.get(key)
                 if isinstance(value, int | float):
                     lines.append(f"{name}{labels} {number(value)}")
 

@@ -46,7 +46,7 @@ _BROKER_SECONDS = 0.5
 #: Seconds for which the store's size is cached: PostgreSQL reads it from every file.
 _SIZE_SECONDS = 20
 #: States of transactions that have not ended.
-_OPEN = (
+_OPEN_STATES = (
     Transaction.State.RECEIVING, Transaction.State.STREAMING, Transaction.State.PREPARED,
 )  # fmt: skip
 RECEIVER_MEASURES = (
@@ -76,15 +76,15 @@ RECEIVER_MEASURES = (
             "Memory of the process that the receiver is in; receivers of one worker share it."),
 )  # fmt: skip
 #: Time limit of each query: Prometheus gives up after ten seconds by default.
-_TIMEOUT = "5s"
+_STATEMENT_TIMEOUT = "5s"
 #: A sample is current for this time or for this many sampling intervals, whichever is longer.
-_FRESH = dt.timedelta(seconds=30)
-_LOOKS = 3
-_DENIED = {
+_FRESH_FOR = dt.timedelta(seconds=30)
+_FRESH_INTERVALS = 3
+_REFUSALS = {
     401: "no login and no token: 'replview token create NAME --scope metrics' makes one\n",
     403: "metrics tell of every source: use a token of scope metrics, or an admin's\n",
 }
-_STORE_AWAY = "the store does not answer, so nobody can be recognised\n"
+_STORE_UNREACHABLE = "the store does not answer, so nobody can be recognised\n"
 
 
 def write_alerts(scrape: Exposition) -> None:
@@ -104,25 +104,27 @@ def write_alerts(scrape: Exposition) -> None:
 
 def write_store(scrape: Exposition) -> None:
     """Write the size of the store's database and the number of open transactions by state."""
-    scrape.one("replview_store_size_bytes", "gauge", "Size of the store's database.", _size())
-    open_ = Transaction.objects.filter(state__in=_OPEN).order_by()
+    scrape.one(
+        "replview_store_size_bytes", "gauge", "Size of the store's database.", _store_size_bytes()
+    )
+    open_ = Transaction.objects.filter(state__in=_OPEN_STATES).order_by()
     counts = dict(open_.values_list("state").annotate(transactions=Count("pk")))
     scrape.family(
         "replview_store_transactions_open", "gauge", "Transactions in the record that have not "
         "ended on their source.",
     )  # fmt: skip
-    for state in _OPEN:
+    for state in _OPEN_STATES:
         labels = labels_text(state=state)
         scrape.sample("replview_store_transactions_open", labels, counts.get(state, 0))
 
 
-def _size() -> int | None:
+def _store_size_bytes() -> int | None:
     """Return the size of the store's database in bytes, cached for some seconds."""
-    known: int | None = cache.get("metrics-store-size")
-    if known is None:
-        known = rows("SELECT pg_database_size(current_database())")[0][0]
-        cache.set("metrics-store-size", known, _SIZE_SECONDS)
-    return known
+    size_bytes: int | None = cache.get("metrics-store-size")
+    if size_bytes is None:
+        size_bytes = rows("SELECT pg_database_size(current_database())")[0][0]
+        cache.set("metrics-store-size", size_bytes, _SIZE_SECONDS)
+    return size_bytes
 
 
 def write_broker(scrape: Exposition) -> None:
@@ -145,10 +147,10 @@ def _queue_lengths() -> dict[str, int] | None:
             settings.REDIS_URL,
             socket_connect_timeout=seconds, socket_timeout=seconds, retry=Retry(NoBackoff(), 0),
         )  # fmt: skip
-        with client, client.pipeline(transaction=False) as asked:
+        with client, client.pipeline(transaction=False) as pipeline:
             for queue in QUEUES:
-                asked.llen(queue_key(queue))
-            return dict(zip(QUEUES, asked.execute(), strict=True))
+                pipeline.llen(queue_key(queue))
+            return dict(zip(QUEUES, pipeline.execute(), strict=True))
     except (redis.RedisError, ValueError, psycopg.OperationalError):
         return None
 
@@ -160,9 +162,9 @@ def queue_key(queue: str) -> str:
 
 def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
     """Write the state of all receivers with one query."""
-    found = Slot.objects.filter(temporary=False, source__ephemeral=False)
+    slots = Slot.objects.filter(temporary=False, source__ephemeral=False)
     rows = []
-    for row in found.exclude(desired=Slot.Desired.REMOVING).order_by("id").values_list(
+    for row in slots.exclude(desired=Slot.Desired.REMOVING).order_by("id").values_list(
         "source__name", "name", "state", "desired", "heartbeat_at", "connected_at",
         "transactions_stored", "changes_stored", "bytes_stored", "last_stored_at",
         "receiver_facts",
@@ -199,12 +201,12 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not settings.METRICS_PUBLIC:
         try:
             if status := metrics_refusal(request):
-                denied = HttpResponse(_DENIED[status], status=status, content_type="text/plain")
+                refusal = HttpResponse(_REFUSALS[status], status=status, content_type="text/plain")
                 if status == 401:
-                    denied["WWW-Authenticate"] = "Bearer"
-                return denied
+                    refusal["WWW-Authenticate"] = "Bearer"
+                return refusal
         except DatabaseError:
-            return HttpResponse(_STORE_AWAY, status=503, content_type="text/plain")
+            return HttpResponse(_STORE_UNREACHABLE, status=503, content_type="text/plain")
     # Metrics cover every source, whatever the account's rights on sources.
     with only_of(lambda: None):
         scrape = _whole_scrape()
@@ -238,9 +240,12 @@ def _write_store_side(scrape: Exposition) -> None:
     """Write everything that is read from the store, in one transaction."""
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [_TIMEOUT])
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [_STATEMENT_TIMEOUT])
         seconds = read_number("sampling.seconds", 5, least=1, most=86_400)
-        now, fresh = timezone.now(), max(_FRESH, dt.timedelta(seconds=_LOOKS * seconds))
+        now, fresh = (
+            timezone.now(),
+            max(_FRESH_FOR, dt.timedelta(seconds=_FRESH_INTERVALS * seconds)),
+        )
         write_slots(scrape, now, fresh)
         write_receivers(scrape, now)
         write_sources(scrape, now, fresh)

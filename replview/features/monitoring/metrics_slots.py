@@ -79,7 +79,7 @@ CROSS JOIN LATERAL (
 #: ``pg_replication_slots.wal_status``.
 WAL_STATUSES = ("reserved", "extended", "unreserved", "lost")
 #: Values that are left out for a lost slot.
-_NOT_OF_LOST = ("retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size")
+_UNKNOWN_WHEN_LOST = ("retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size")
 _STATUS_TAILS = {status: f',status="{status}"}}' for status in WAL_STATUSES}
 MEASURES = (
     Measure("replview_slot_present", "gauge", "present",
@@ -128,8 +128,8 @@ def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> 
         names = [column.name for column in cursor.description]
         for values in cursor.fetchall():
             row = dict(zip(names, values, strict=True))
-            looked = row["checked_at"] is not None and now - row["checked_at"] <= fresh
-            row["up"] = not row["problem_code"] if looked else None
+            is_recent = row["checked_at"] is not None and now - row["checked_at"] <= fresh
+            row["up"] = not row["problem_code"] if is_recent else None
             position, limit = row["position_bytes"], row["max_slot_wal_keep_bytes"]
             row["position_bytes"] = None if position is None else int(position)
             row["limit_bytes"] = None if limit is None or limit < 0 else limit
@@ -141,13 +141,13 @@ def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> 
         if row["server_version"] is not None:
             version = f"{row['server_version'] // 10000}.{row['server_version'] % 10000}"
             role = {None: "", True: "standby", False: "primary"}[row["in_recovery"]]
-            words = with_label(with_label(labels, "version", version), "role", role)
-            scrape.sample("replview_source_info", words, 1)
+            info_labels = with_label(with_label(labels, "version", version), "role", role)
+            scrape.sample("replview_source_info", info_labels, 1)
 
 
 def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> None:
     """Write the metrics of all slots with two queries."""
-    rows = _read(now, fresh)
+    rows = _read_slots(now, fresh)
     scrape.table(MEASURES, rows)
     scrape.family(
         "replview_slot_wal_status", "gauge", "wal_status of pg_replication_slots: 1 for the one."
@@ -155,8 +155,8 @@ def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> No
     for labels, slot in rows:
         if slot.get("wal_status") in WAL_STATUSES:
             for status, tail in _STATUS_TAILS.items():
-                is_it = slot["wal_status"] == status
-                scrape.sample("replview_slot_wal_status", labels[:-1] + tail, is_it)
+                is_status = slot["wal_status"] == status
+                scrape.sample("replview_slot_wal_status", labels[:-1] + tail, is_status)
     scrape.family(
         "replview_slot_lag_seconds", "gauge",
         "Time until the reader of the slot had written, flushed, replayed: as pg_stat_replication "
@@ -165,39 +165,39 @@ def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> No
     for labels, slot in rows:
         for stage in ("write", "flush", "replay"):
             if isinstance(seconds := slot.get(f"{stage}_lag_seconds"), int | float):
-                words = with_label(labels, "stage", stage)
-                scrape.sample("replview_slot_lag_seconds", words, seconds)
+                slot_labels = with_label(labels, "stage", stage)
+                scrape.sample("replview_slot_lag_seconds", slot_labels, seconds)
     scrape.family("replview_slot_info", "gauge", "What the slot is; always 1.")
     for labels, slot in rows:
         if slot["present"] is not False:
-            words = with_label(labels, "type", slot["slot_type"])
-            words = with_label(words, "plugin", slot["plugin"])
-            words = with_label(words, "database", slot["database"])
-            words = with_label(words, "ours", "true" if slot["ours"] else "false")
-            scrape.sample("replview_slot_info", words, 1)
+            slot_labels = with_label(labels, "type", slot["slot_type"])
+            slot_labels = with_label(slot_labels, "plugin", slot["plugin"])
+            slot_labels = with_label(slot_labels, "database", slot["database"])
+            slot_labels = with_label(slot_labels, "ours", "true" if slot["ours"] else "false")
+            scrape.sample("replview_slot_info", slot_labels, 1)
 
 
-def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, MetricRow]]:
+def _read_slots(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, MetricRow]]:
     """Return labels and values of each slot, without dropped slots that replview does not read."""
     # Read as text: Django would parse a thousand JSON documents three times as slowly.
-    found = WatchedSlot.objects.annotate(facts_text=Cast("facts", TextField()))
-    known = found.filter(source__ephemeral=False).order_by("id").values(
+    slots_with_text = WatchedSlot.objects.annotate(facts_text=Cast("facts", TextField()))
+    watched_slots = slots_with_text.filter(source__ephemeral=False).order_by("id").values(
         "id", "source__name", "name", "facts_text", "slot_id", "slot_type", "plugin", "database",
         "last_seen_at", "gone_at", "inactive_since", "slot__wal_budget_bytes", "slot__desired",
     )  # fmt: skip
     rows = []
-    for row in known:
+    for row in watched_slots:
         forgotten = row["gone_at"] is not None and row["slot_id"] is None
         if not forgotten and row["slot__desired"] != Slot.Desired.REMOVING:
             rows.append((row["id"], labels_text(source=row["source__name"], slot=row["name"]),
-                         _slot_now(row, now, fresh)))  # fmt: skip
+                         _current_values(row, now, fresh)))  # fmt: skip
     stored_after = _stored_after([pk for pk, _, slot in rows if slot["ours"]], now - fresh)
     for pk, _, slot in rows:
         slot.update(stored_after.get(pk, {}))
     return [(labels, slot) for _, labels, slot in rows]
 
 
-def _slot_now(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> MetricRow:
+def _current_values(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> MetricRow:
     """Return the slot's values; those of its facts only if it was sampled recently."""
     gone = row["gone_at"] is not None
     recent = not gone and now - row["last_seen_at"] < fresh
@@ -210,7 +210,7 @@ def _slot_now(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> 
     return {
         # Columns of pg_replication_slots, pg_stat_replication and pg_stat_replication_slots.
         **facts,
-        **(dict.fromkeys(_NOT_OF_LOST) if lost else {}),
+        **(dict.fromkeys(_UNKNOWN_WHEN_LOST) if lost else {}),
         "ours": row["slot_id"] is not None,
         "slot_type": row["slot_type"],
         "plugin": row["plugin"] or "",

@@ -34,7 +34,7 @@ from replview.access.tokens import good_token
 #: Time limit of each check; the checks run concurrently.
 CHECK_SECONDS = 2.0
 #: Checks that this process cannot do without.
-_NEEDED = ("store", "migrations")
+_REQUIRED_CHECKS = ("store", "migrations")
 #: Connection parameters of Django that libpq does not know.
 _NOT_LIBPQ = {"autocommit", "context", "cursor_factory", "pool", "prepare_threshold"}
 
@@ -78,11 +78,11 @@ def ProbesMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
 
 async def _readiness(request: HttpRequest) -> HttpResponseBase:
     """Run the checks and return their states, with details for a program with a token."""
-    (store, migrations), broker = await asyncio.gather(_store(), _checked(_ping_redis))
+    (store, migrations), broker = await asyncio.gather(_check_store(), _run_check(_ping_redis))
     checks = {"store": store, "migrations": migrations, "redis": broker}
-    ready = all(checks[name].word == "ok" for name in _NEEDED)
+    ready = all(checks[name].word == "ok" for name in _REQUIRED_CHECKS)
     listed: dict[str, object] = {name: check.word for name, check in checks.items()}
-    if store.word == "ok" and await _is_known(request):
+    if store.word == "ok" and await _has_valid_token(request):
         listed = {
             name: {"state": check.word, "seconds": round(check.seconds, 4), "error": check.error}
             for name, check in checks.items()
@@ -90,27 +90,27 @@ async def _readiness(request: HttpRequest) -> HttpResponseBase:
     return _json({"ready": ready, "checks": listed}, 200 if ready else 503)
 
 
-async def _store() -> tuple[Check, Check]:
+async def _check_store() -> tuple[Check, Check]:
     """Check that the store answers, and that it has every migration of this version."""
     missing: list[tuple[str, str]] = []
 
-    async def ask() -> None:
+    async def find_missing() -> None:
         missing.extend(await _missing_migrations())
 
-    reached = await _checked(ask)
-    if reached.error == psycopg.errors.UndefinedTable.__name__:
-        return Check("ok", reached.seconds), Check("missing", reached.seconds)
-    if reached.word != "ok":
-        return reached, Check("unknown", reached.seconds)
-    return reached, Check("missing" if missing else "ok", reached.seconds)
+    store_check = await _run_check(find_missing)
+    if store_check.error == psycopg.errors.UndefinedTable.__name__:
+        return Check("ok", store_check.seconds), Check("missing", store_check.seconds)
+    if store_check.word != "ok":
+        return store_check, Check("unknown", store_check.seconds)
+    return store_check, Check("missing" if missing else "ok", store_check.seconds)
 
 
-async def _checked(ask: Callable[[], Awaitable[None]]) -> Check:
+async def _run_check(check: Callable[[], Awaitable[None]]) -> Check:
     """Run a check within ``CHECK_SECONDS``, and return its result instead of raising."""
     began = time.monotonic()
     word, error = "ok", ""
     try:
-        await asyncio.wait_for(ask(), CHECK_SECONDS)
+        await asyncio.wait_for(check(), CHECK_SECONDS)
     except TimeoutError:
         word = "late"
     except (psycopg.Error, redis.RedisError, OSError, ValueError) as failure:
@@ -147,16 +147,16 @@ async def _ping_redis() -> None:
         await client.aclose()
 
 
-async def _is_known(request: HttpRequest) -> bool:
+async def _has_valid_token(request: HttpRequest) -> bool:
     """Return whether the request has a valid token."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer":
         return False
     try:
-        found = await asyncio.wait_for(sync_to_async(good_token)(token.strip()), CHECK_SECONDS)
+        owner = await asyncio.wait_for(sync_to_async(good_token)(token.strip()), CHECK_SECONDS)
     except (TimeoutError, DatabaseError, ImproperlyConfigured):
         return False
-    return found is not None
+    return owner is not None
 
 
 def _json(content: dict[str, object], status: int) -> JsonResponse:

@@ -25,7 +25,7 @@ _requests = Counter(
     ["view", "status"],
     registry=REGISTRY,
 )
-_seconds = Histogram(
+_durations = Histogram(
     "replview_web_request_duration_seconds",
     "From a request to the beginning of its answer, by view.",
     ["view"],
@@ -41,22 +41,24 @@ def RequestMetricsMiddleware(get_response: Callable[..., Any]) -> Callable[..., 
 
         async def answer_later(request: HttpRequest) -> HttpResponseBase:
             began = time.perf_counter()
-            return _counted(request, await get_response(request), began)
+            return _count_response(request, await get_response(request), began)
 
         return answer_later
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         began = time.perf_counter()
-        return _counted(request, get_response(request), began)
+        return _count_response(request, get_response(request), began)
 
     return answer
 
 
-def _counted(request: HttpRequest, response: HttpResponseBase, began: float) -> HttpResponseBase:
+def _count_response(
+    request: HttpRequest, response: HttpResponseBase, began: float
+) -> HttpResponseBase:
     """Count the response and its duration, and return it."""
     view = view_of(request)
     _requests.labels(view, f"{response.status_code // 100}xx").inc()
-    _seconds.labels(view).observe(time.perf_counter() - began)
+    _durations.labels(view).observe(time.perf_counter() - began)
     return response
 
 
