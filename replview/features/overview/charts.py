@@ -59,7 +59,7 @@ def charts_of(sources: Sequence[SourceView], window: timedelta) -> OverviewChart
     """
     query_range = range_covering(window)
     with_slots = [view for view in sources if view.views]
-    drawn = tuple(_of_source(view, query_range) for view in with_slots[:MOST_SOURCES])
+    drawn = tuple(_source_charts(view, query_range) for view in with_slots[:MOST_SOURCES])
     note = ", ".join(source.source for source in drawn)
     if len(drawn) < len(with_slots):
         note += f": the first {len(drawn)} of {plural(len(with_slots), 'source')}"
@@ -73,7 +73,7 @@ def charts_of(sources: Sequence[SourceView], window: timedelta) -> OverviewChart
     )
 
 
-def _of_source(view: SourceView, query_range: str) -> SourceCharts:
+def _source_charts(view: SourceView, query_range: str) -> SourceCharts:
     # Received slots come first, since the commits of others are unknown. The names are sorted, so
     # that the charts stay when another of these slots becomes the worst.
     slots = tuple(sorted(slot.full_name for slot in view.views[:_MOST_SLOTS]))

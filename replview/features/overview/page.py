@@ -50,10 +50,16 @@ class Figure:
 
 def figures(fleet: Fleet) -> list[Figure]:
     """Return the figures at the top of the overview."""
-    return [_loss(fleet), _retained(fleet), _rate(fleet), _delay(fleet), _stored(fleet)]
+    return [
+        _loss_figure(fleet),
+        _retained_figure(fleet),
+        _rate_figure(fleet),
+        _delay_figure(fleet),
+        _stored_figure(fleet),
+    ]
 
 
-def _loss(fleet: Fleet) -> Figure:
+def _loss_figure(fleet: Fleet) -> Figure:
     losses = [
         view.health.loss_seconds
         for view in fleet.views
@@ -65,43 +71,48 @@ def _loss(fleet: Fleet) -> Figure:
         return Figure(label=label, number=age_words(min(losses)), main=True, danger=danger)
     if any(view.lost for view in fleet.views):
         return Figure(label=label, number="lost", main=True, danger=True)
-    known = any(view.present_known for view in fleet.views)
-    return Figure(label=label, number="none at risk" if known else None, main=True)
+    present = any(view.present_known for view in fleet.views)
+    return Figure(label=label, number="none at risk" if present else None, main=True)
 
 
-def _retained(fleet: Fleet) -> Figure:
+def _retained_figure(fleet: Fleet) -> Figure:
     by_server: dict[Hashable, float | None] = {}
     sources = [view.source for view in fleet.sources]
-    alike = len({source.system_identifier for source in sources}) < len(sources)
-    looks = SourceLook.objects.in_bulk() if alike else {}
+    share_a_server = len({source.system_identifier for source in sources}) < len(sources)
+    looks = SourceLook.objects.in_bulk() if share_a_server else {}
     for view in fleet.sources:
         # Sources of one server share its WAL.
         server = server_of(view.source, looks) or view.source.pk
-        size, known = view.retained_wal_bytes if view.present_known else None, by_server.get(server)
-        by_server[server] = size if known is None else max(known, size or 0)
-    return _summed("Retained WAL", list(by_server.values()), bytes_words)
+        size, largest = (
+            view.retained_wal_bytes if view.present_known else None,
+            by_server.get(server),
+        )
+        by_server[server] = size if largest is None else max(largest, size or 0)
+    return _sum_figure("Retained WAL", list(by_server.values()), bytes_words)
 
 
-def _rate(fleet: Fleet) -> Figure:
+def _rate_figure(fleet: Fleet) -> Figure:
     rates = [source.transactions_per_second for source in fleet.sources]
-    return _summed("Commits", rates, rate_words)
+    return _sum_figure("Commits", rates, rate_words)
 
 
-def _summed(
-    label: str, of_sources: Sequence[float | None], words: Callable[[float], str]
+def _sum_figure(
+    label: str, values: Sequence[float | None], format_value: Callable[[float], str]
 ) -> Figure:
     """Sum the known values of the sources; say how many are known when some are not."""
-    known = [value for value in of_sources if value is not None]
-    total = len(of_sources)
-    rest = "" if len(known) == total else f"{len(known)} of {plural(total, 'source')}"
-    return Figure(label=label, number=words(sum(known)) if known else None, rest=rest)
+    known_values = [value for value in values if value is not None]
+    total = len(values)
+    rest = "" if len(known_values) == total else f"{len(known_values)} of {plural(total, 'source')}"
+    return Figure(
+        label=label, number=format_value(sum(known_values)) if known_values else None, rest=rest
+    )
 
 
-def _delay(fleet: Fleet) -> Figure:
+def _delay_figure(fleet: Fleet) -> Figure:
     """Return the delay of the busiest streaming slot; an average over slots would hide it."""
     streaming = [view.reading for view in fleet.slots if view.level == Level.OK]
-    known = [reading for reading in streaming if reading.stored_after_p50_us is not None]
-    busiest = max(known, key=lambda reading: reading.transactions_per_second or 0, default=None)
+    measured = [reading for reading in streaming if reading.stored_after_p50_us is not None]
+    busiest = max(measured, key=lambda reading: reading.transactions_per_second or 0, default=None)
     label = "Commit to stored"
     if busiest is None or busiest.stored_after_p50_us is None:
         return Figure(label=label, number=None)
@@ -109,7 +120,7 @@ def _delay(fleet: Fleet) -> Figure:
     return Figure(label=label, number=short_words(busiest.stored_after_p50_us), rest=f"p99 {p99}")
 
 
-def _stored(fleet: Fleet) -> Figure:
+def _stored_figure(fleet: Fleet) -> Figure:
     changes = sum(view.slot.changes for view in fleet.slots)
     slots = [view.slot.pk for view in fleet.slots]
     day = fleet.now - timedelta(days=1)
@@ -158,9 +169,9 @@ class FirstRunPage:
 
 def build_overview_page(fleet: Fleet) -> OverviewPage:
     """Build the overview of a fleet that has at least one source."""
-    action_url, action_label = _action(fleet)
+    action_url, action_label = _headline_button(fleet)
     events, events_total = _events(fleet)
-    rows, window = _history(fleet)
+    rows, window = _sparkline_rows(fleet)
     return OverviewPage(
         fleet=fleet,
         sentence=_sentence(fleet),
@@ -170,7 +181,7 @@ def build_overview_page(fleet: Fleet) -> OverviewPage:
         rows=rows,
         window=age_words(window),
         charts=charts_of(fleet.sources, window),
-        newest=_newest(fleet),
+        newest=_newest_lines(fleet),
         open_rows=_open_rows(fleet),
         events=events,
         events_total=events_total,
@@ -180,36 +191,36 @@ def build_overview_page(fleet: Fleet) -> OverviewPage:
 def _sentence(fleet: Fleet) -> Sentence:
     """Return the headline: whether something must be done, and why."""
     worst, total = fleet.sources[0], len(fleet.sources)
-    same = sum(1 for source in fleet.sources if source.level == worst.level)
-    of = f"{same} of {plural(total, 'source')}"
-    verb = "needs" if same == 1 else "need"
-    first = f"{worst.source.name}: {worst.health.title}"
+    affected = sum(1 for source in fleet.sources if source.level == worst.level)
+    share = f"{affected} of {plural(total, 'source')}"
+    verb = "needs" if affected == 1 else "need"
+    cause = f"{worst.source.name}: {worst.health.title}"
     match worst.level:
         case Level.NOW:
-            title = f"{of} {verb} you now."
+            title = f"{share} {verb} you now."
         case Level.LOOK:
-            title = f"{of} {verb} a look."
+            title = f"{share} {verb} a look."
         case Level.UNKNOWN:
-            title = f"{of} {'is' if same == 1 else 'are'} unknown."
+            title = f"{share} {'is' if affected == 1 else 'are'} unknown."
         case _:
-            return _well_sentence(fleet)
-    return Sentence(level=worst.level, title=title, cause=first, next=worst.health.next_step)
+            return _healthy_sentence(fleet)
+    return Sentence(level=worst.level, title=title, cause=cause, next=worst.health.next_step)
 
 
-def _well_sentence(fleet: Fleet) -> Sentence:
+def _healthy_sentence(fleet: Fleet) -> Sentence:
     """Return the sentence for sources that are all caught up or idle."""
     worst, total = fleet.sources[0], len(fleet.sources)
     idle = sum(1 for source in fleet.sources if source.level == Level.IDLE)
-    well = "is caught up" if total == 1 else "are caught up"
+    state = "is caught up" if total == 1 else "are caught up"
     cause = f"{idle} of {total} idle." if idle else ""
     if idle == total:
-        well = "is idle" if total == 1 else "are idle"
+        state = "is idle" if total == 1 else "are idle"
         cause = worst.health.title if total == 1 else ""
     subject = worst.source.name if total == 1 else f"All {total} sources"
     if fleet.alerts.firing:
-        return _alerts_sentence(fleet.alerts, f"{subject} {well}. {cause}".strip())
+        return _alerts_sentence(fleet.alerts, f"{subject} {state}. {cause}".strip())
     return Sentence(
-        level=worst.level, title=f"{subject} {well}.", cause=f"{cause} Nothing to do.".strip()
+        level=worst.level, title=f"{subject} {state}.", cause=f"{cause} Nothing to do.".strip()
     )
 
 
@@ -222,7 +233,7 @@ def _alerts_sentence(alerts: AlertCounts, cause: str) -> Sentence:
     return Sentence(level=alerts.level, title=title, cause=cause)
 
 
-def _action(fleet: Fleet) -> tuple[str, str]:
+def _headline_button(fleet: Fleet) -> tuple[str, str]:
     """Return the address and the label of the button beside the headline; both may be empty."""
     worst = fleet.sources[0]
     if worst.level in (Level.NOW, Level.LOOK, Level.UNKNOWN):
@@ -249,7 +260,7 @@ def _open_rows(fleet: Fleet) -> list[OpenRow]:
     return sorted(rows, key=lambda row: row.since)
 
 
-def _newest(fleet: Fleet) -> list[TransactionLine]:
+def _newest_lines(fleet: Fleet) -> list[TransactionLine]:
     """Return the newest transactions of all slots, in the order of their commits.
 
     Only the slots that stored last are read, so that the number of slots does not matter.
@@ -271,20 +282,20 @@ def _events(fleet: Fleet) -> tuple[list[SlotEvent], int]:
     """Return the newest slot events of a week, and the number of events in the last day."""
     slots = [view.slot.pk for view in fleet.slots]
     week, day = (fleet.now - timedelta(days=days) for days in (7, 1))
-    lines = SlotEvent.objects.filter(slot__in=slots, at__gt=week).order_by("-at")
-    newest = list(lines.select_related("slot__source")[:ROWS_BELOW])
-    return newest, lines.filter(at__gt=day).count()
+    events = SlotEvent.objects.filter(slot__in=slots, at__gt=week).order_by("-at")
+    newest = list(events.select_related("slot__source")[:ROWS_BELOW])
+    return newest, events.filter(at__gt=day).count()
 
 
-def _history(fleet: Fleet) -> tuple[list[tuple[SourceView, Sparkline]], timedelta]:
+def _sparkline_rows(fleet: Fleet) -> tuple[list[tuple[SourceView, Sparkline]], timedelta]:
     """Return each source with its sparkline of retained WAL, and the time that they cover."""
     key = f"overview-history-{hash(frozenset(view.slot.pk for view in fleet.slots))}"
-    drawn: tuple[timedelta, dict[int, dict[int, int]]] | None = cache.get(key)
-    if drawn is None:
+    cached: tuple[timedelta, dict[int, dict[int, int]]] | None = cache.get(key)
+    if cached is None:
         window = read_window(fleet.now)
-        drawn = window, read_history(fleet.now, window, BUCKETS)
-        cache.set(key, drawn, DRAWN_FOR_SECONDS)
-    window, points = drawn
+        cached = window, read_history(fleet.now, window, BUCKETS)
+        cache.set(key, cached, DRAWN_FOR_SECONDS)
+    window, points = cached
     rows = [(source, _sparkline(source, points)) for source in fleet.sources]
     return rows, window
 
