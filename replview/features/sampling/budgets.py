@@ -41,35 +41,35 @@ _THREADS = 8
 _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="budgets")
 _lock = threading.Lock()
 #: Ids of slots that are being checked.
-_asked: set[int] = set()
+_being_checked: set[int] = set()
 
 
 def enforce() -> list["Future[None]"]:
     """Warn at half of a budget, and check slots over budget; return a future for each check."""
-    begun = []
-    for row in slot_budget.watched_with_budget():
-        slot = row.slot
+    futures = []
+    for watched in slot_budget.watched_with_budget():
+        slot = watched.slot
         assert slot is not None
         with _lock:
-            if slot.pk in _asked:
+            if slot.pk in _being_checked:
                 continue
-            if _is_asked_for(row, slot):
-                _asked.add(slot.pk)
-                begun.append(_pool.submit(_ask, slot))
+            if _must_be_checked(watched, slot):
+                _being_checked.add(slot.pk)
+                futures.append(_pool.submit(_check_slot, slot))
                 continue
         if not _was_interrupted(slot):
             continue
-        if row.gone_at is not None:  # an interrupted run has not logged the drop
+        if watched.gone_at is not None:  # an interrupted run has not logged the drop
             slot_budget.record_dropped(slot, _cause(slot, None), _remedy(slot), {})
         else:
             slot_budget.call_off(slot)
-    return begun
+    return futures
 
 
-def _is_asked_for(row: WatchedSlot, slot: Slot) -> bool:
+def _must_be_checked(watched: WatchedSlot, slot: Slot) -> bool:
     """Warn if needed; return whether the last sample is over a budget that drops the slot."""
-    retained = row.facts.get("retained_wal_bytes")
-    if row.gone_at is not None or retained is None or slot.wal_budget_bytes is None:
+    retained = watched.facts.get("retained_wal_bytes")
+    if watched.gone_at is not None or retained is None or slot.wal_budget_bytes is None:
         return False
     _warn(slot, retained)
     return slot.protect == Slot.Protect.DATABASE and bool(retained >= slot.wal_budget_bytes)
@@ -100,7 +100,7 @@ def _warn(slot: Slot, retained_bytes: int) -> None:
     slot_budget.log_budget(slot, text, warned=share >= _HALF, retained_wal_bytes=retained_bytes)
 
 
-def _ask(slot: Slot) -> None:
+def _check_slot(slot: Slot) -> None:
     """Check and enforce one slot's budget, in a thread, so that a slow source delays no other."""
     try:
         with orm_connection():
@@ -114,75 +114,77 @@ def _ask(slot: Slot) -> None:
         log.exception("enforcing the budget of slot %s failed", slot.pk, extra=_log_fields(slot))
     finally:
         with _lock:
-            _asked.discard(slot.pk)
+            _being_checked.discard(slot.pk)
 
 
 def _enforce_on(connection: Connection, slot: Slot) -> None:
     """Measure twice, stop the receiver, and drop the slot if it is still over its budget."""
-    first = _over(connection, slot)
-    if first is None or not _is_known(connection, slot, first):
+    first = _measure_over_budget(connection, slot)
+    if first is None or not _is_recorded_slot(connection, slot, first):
         return
     time.sleep(_PAUSE_SECONDS)
-    second = _over(connection, slot)
+    second = _measure_over_budget(connection, slot)
     if second is None:
         return
-    wanted = slot.desired == Slot.Desired.RUNNING or _was_interrupted(slot)
+    was_running = slot.desired == Slot.Desired.RUNNING or _was_interrupted(slot)
     cause = _cause(slot, second.retained_wal_bytes)
     if not slot_budget.ask_to_stop(slot, cause):
         return
     dropped = None
-    if _released(connection, slot) and slot_budget.still_chosen(slot):
+    if _wait_for_release(connection, slot) and slot_budget.still_chosen(slot):
         budget_bytes = slot.wal_budget_bytes or 0
         dropped = drop_over_budget(
             connection, slot.name, plugin=slot.plugin, budget_bytes=budget_bytes
         )
     if dropped is not None:
         _log_dropped(slot, first, dropped)
-    elif wanted:
+    elif was_running:
         # The stop freed WAL, or the settings were changed, so let the receiver run again.
         slot_budget.call_off(slot)
     else:
         slot_control.forget_problem(slot)
 
 
-def _over(connection: Connection, slot: Slot) -> BudgetedSlot | None:
+def _measure_over_budget(connection: Connection, slot: Slot) -> BudgetedSlot | None:
     """Return the slot's measurement if it is over budget, else None."""
-    found = read_budgeted(connection, slot.name, plugin=slot.plugin)
-    over = found is not None and found.retained_wal_bytes >= (slot.wal_budget_bytes or 0)
-    return found if over else None
+    measured = read_budgeted(connection, slot.name, plugin=slot.plugin)
+    is_over = measured is not None and measured.retained_wal_bytes >= (slot.wal_budget_bytes or 0)
+    return measured if is_over else None
 
 
-def _is_known(connection: Connection, slot: Slot, found: BudgetedSlot) -> bool:
+def _is_recorded_slot(connection: Connection, slot: Slot, measured: BudgetedSlot) -> bool:
     """Return whether this is the slot in the record, not a namesake on another cluster.
 
     If the system identifier is unknown, the slot's position must not be past our checkpoint.
     """
     incarnation = slot.incarnation
-    known = (
+    recorded_identifier = (
         incarnation.system_identifier if incarnation is not None else slot.source.system_identifier
     )
     identifier = read_server_facts(connection).system_identifier
-    if identifier is None or known in (None, "unknown"):
+    if identifier is None or recorded_identifier in (None, "unknown"):
         slot.refresh_from_db(fields=["checkpoint_lsn"])
-        return slot.checkpoint_lsn is not None and found.confirmed_flush_lsn <= slot.checkpoint_lsn
-    return identifier == known
+        return (
+            slot.checkpoint_lsn is not None and measured.confirmed_flush_lsn <= slot.checkpoint_lsn
+        )
+    return identifier == recorded_identifier
 
 
-def _released(connection: Connection, slot: Slot) -> bool:
+def _wait_for_release(connection: Connection, slot: Slot) -> bool:
     """Wait until the receiver has confirmed and released the slot; return whether it has.
 
     A receiver that takes too long is terminated on the source.
     """
-    until, ended = time.monotonic() + RELEASE_SECONDS, False
-    while (found := read_budgeted(connection, slot.name, plugin=slot.plugin)) is not None:
+    deadline, terminated = time.monotonic() + RELEASE_SECONDS, False
+    while (measured := read_budgeted(connection, slot.name, plugin=slot.plugin)) is not None:
         slot.refresh_from_db(fields=["lease_owner"])
-        late = time.monotonic() > until
+        late = time.monotonic() > deadline
         # Do not wait for ever for a dead owner's lease: without its slot it cannot store.
-        if not found.active and (late or not slot.lease_owner):
+        if not measured.active and (late or not slot.lease_owner):
             return True
-        if late and not ended:
+        if late and not terminated:
             end_reader(connection, slot.name)
-            until, ended = time.monotonic() + RELEASE_SECONDS, True
+            deadline, terminated = time.monotonic() + RELEASE_SECONDS, True
         elif late:
             return False
         time.sleep(0.2)

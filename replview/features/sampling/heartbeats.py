@@ -31,30 +31,30 @@ def claim_due() -> list[Slot]:
 
     Slots that are not being received are left out, since the message would only retain WAL.
     """
-    wanted = Slot.objects.filter(
+    slots = Slot.objects.filter(
         heartbeat_seconds__isnull=False,
         desired=Slot.Desired.RUNNING,
         state=Slot.State.STREAMING,
         source__in_recovery=False,
     ).select_related("source")
-    return [slot for slot in wanted if _claim(slot)]
+    return [slot for slot in slots if _claim(slot)]
 
 
 def _claim(slot: Slot) -> bool:
     """Return whether the slot had no commit for its interval, and mark it as written if so."""
-    before = timezone.now() - dt.timedelta(seconds=slot.heartbeat_seconds or 0)
-    idle = Q(last_commit_time=None) | Q(last_commit_time__lte=before)
-    unwritten = Q(heartbeat_written_at=None) | Q(heartbeat_written_at__lte=before)
-    mine = Slot.objects.filter(idle, unwritten, pk=slot.pk)
-    return mine.update(heartbeat_written_at=timezone.now()) == 1
+    due_before = timezone.now() - dt.timedelta(seconds=slot.heartbeat_seconds or 0)
+    idle = Q(last_commit_time=None) | Q(last_commit_time__lte=due_before)
+    unwritten = Q(heartbeat_written_at=None) | Q(heartbeat_written_at__lte=due_before)
+    unclaimed = Slot.objects.filter(idle, unwritten, pk=slot.pk)
+    return unclaimed.update(heartbeat_written_at=timezone.now()) == 1
 
 
 def write_due() -> list["Future[None]"]:
     """Start the heartbeats that are due, concurrently; each future ends when one is written."""
-    return [_pool.submit(_write, slot) for slot in claim_due()]
+    return [_pool.submit(_write_heartbeat, slot) for slot in claim_due()]
 
 
-def _write(slot: Slot) -> None:
+def _write_heartbeat(slot: Slot) -> None:
     """Write one message, in a thread; a failure is retried when the next heartbeat is due."""
     try:
         with orm_connection():

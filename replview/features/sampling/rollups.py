@@ -26,10 +26,10 @@ from replview.store.models import SampleMark
 from replview.store.write.partitions import SAMPLES_BY_MONTH, ensure_partitions
 
 #: Time within which a sample is stored after its reading began.
-_BEHIND = dt.timedelta(seconds=30)
+_STORED_WITHIN = dt.timedelta(seconds=30)
 _MINUTE, _HOUR = dt.timedelta(minutes=1), dt.timedelta(hours=1)
 #: Time range that is summed up in one store transaction.
-_PIECES = {"minute": 10 * _MINUTE, "hour": 12 * _HOUR}
+_RANGES = {"minute": 10 * _MINUTE, "hour": 12 * _HOUR}
 #: Days for which samples of sources are kept; they are few and are not summed up.
 SOURCE_DAYS = 7.0
 _LOCK_TIMEOUT = "2s"
@@ -40,19 +40,19 @@ _HIGHEST = (
     "memory_bytes",
 )  # fmt: skip
 _LOWEST = ("safe_wal_bytes",)
-_LAST = (
+_LAST_KNOWN = (
     "current_lsn", "restart_lsn", "confirmed_flush_lsn", "transactions_stored", "changes_stored",
     "bytes_stored", "spill_txns", "spill_bytes", "stream_txns", "stream_bytes", "total_txns",
     "total_bytes",
 )  # fmt: skip
 #: Values of ``wal_status``, best first.
 _STATUSES = ("reserved", "extended", "unreserved", "lost")
-_ORIGIN = {"minute": "slot_sample", "hour": "slot_sample_minute"}
-_FIRST = """
+_ORIGIN_TABLES = {"minute": "slot_sample", "hour": "slot_sample_minute"}
+_FIRST_SAMPLE = """
     SELECT min(first.sampled_at) FROM watched_slot w CROSS JOIN LATERAL (
         SELECT sampled_at FROM {} WHERE slot_id = w.id ORDER BY sampled_at LIMIT 1) first
 """
-_PARTITIONS = """
+_PARTITION_NAMES = """
     SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = to_regclass(%s) ORDER BY c.relname
 """
@@ -68,42 +68,42 @@ def _aggregates() -> dict[str, str]:
         **{
             name: f"(array_agg({name} ORDER BY sampled_at DESC) "
             f"FILTER (WHERE {name} IS NOT NULL))[1]"
-            for name in _LAST
+            for name in _LAST_KNOWN
         },
         "wal_status": f"(ARRAY[{statuses}])[{worst}]",
         "active": "bool_or(active)",
     }
 
 
-def _rolling(table: str, origin: str, period: str, count: str) -> str:
+def _roll_statement(table: str, origin: str, period: str, count: str) -> str:
     """Return the statement that computes all periods from ``since`` to before ``until``.
 
     It reads one slot at a time, by the primary key, so it reads no other rows.
     """
-    made = _aggregates()
-    names = ", ".join(made)
+    aggregates = _aggregates()
+    names = ", ".join(aggregates)
     return f"""
         INSERT INTO {table} (slot_id, sampled_at, samples, {names})
         SELECT w.id, p.* FROM watched_slot w CROSS JOIN LATERAL (
             SELECT date_trunc('{period}', sampled_at, 'UTC') AS began, {count},
-                   {", ".join(made.values())}
+                   {", ".join(aggregates.values())}
             FROM {origin}
             WHERE slot_id = w.id AND sampled_at >= %(since)s AND sampled_at < %(until)s
             GROUP BY began) p
         ON CONFLICT (slot_id, sampled_at) DO UPDATE SET samples = excluded.samples,
-            {", ".join(f"{name} = excluded.{name}" for name in made)}
+            {", ".join(f"{name} = excluded.{name}" for name in aggregates)}
     """  # noqa: S608 (of constants)
 
 
-_ROLL = {
-    "minute": _rolling("slot_sample_minute", "slot_sample", "minute", "count(*)"),
-    "hour": _rolling("slot_sample_hour", "slot_sample_minute", "hour", "sum(samples)"),
+_ROLL_STATEMENTS = {
+    "minute": _roll_statement("slot_sample_minute", "slot_sample", "minute", "count(*)"),
+    "hour": _roll_statement("slot_sample_hour", "slot_sample_minute", "hour", "sum(samples)"),
 }
 
 
 def roll(deadline: float) -> int:
     """Sum up complete periods until the deadline (monotonic); return the number of transactions."""
-    now = dt.datetime.now(dt.UTC) - _BEHIND
+    now = dt.datetime.now(dt.UTC) - _STORED_WITHIN
     rolled = _roll_period("minute", now.replace(second=0, microsecond=0), deadline)
     minutes = SampleMark.objects.filter(period="minute").first()
     if minutes is not None:
@@ -120,10 +120,12 @@ def forget_old(now: dt.datetime | None = None) -> list[str]:
     hours = now - _age("samples.hour_days", 366.0, 24 * _HOUR)
     marks = dict(SampleMark.objects.values_list("period", "until"))
     long_ago = dt.datetime.min.replace(tzinfo=dt.UTC)
-    dropped = _drop("slot_sample", min(raw, marks.get("minute", long_ago)))
-    dropped += _drop("slot_sample_minute", min(minutes, marks.get("hour", long_ago)))
-    dropped += _drop("slot_sample_hour", hours)
-    dropped += _drop("source_sample", now - _age("samples.source_days", SOURCE_DAYS, 24 * _HOUR))
+    dropped = _drop_partitions("slot_sample", min(raw, marks.get("minute", long_ago)))
+    dropped += _drop_partitions("slot_sample_minute", min(minutes, marks.get("hour", long_ago)))
+    dropped += _drop_partitions("slot_sample_hour", hours)
+    dropped += _drop_partitions(
+        "source_sample", now - _age("samples.source_days", SOURCE_DAYS, 24 * _HOUR)
+    )
     forget_gone(hours, raw)
     return dropped
 
@@ -140,39 +142,39 @@ def _roll_period(period: str, whole: dt.datetime, deadline: float) -> int:
         with transaction.atomic():
             mark = SampleMark.objects.select_for_update().filter(period=period).first()
             if mark is None:
-                first = _first(period)
+                first = _first_period(period)
                 if first is None or first >= whole:
                     return rolled
                 SampleMark.objects.get_or_create(period=period, defaults={"until": first})
                 continue
             if mark.until >= whole:
                 return rolled
-            until = min(mark.until + _PIECES[period], whole)
+            until = min(mark.until + _RANGES[period], whole)
             # Create the partitions of past days too: the store may have been away for long.
             since, today = mark.until.date(), dt.datetime.now(dt.UTC).date()
             if since < today:
                 ensure_partitions(connection.connection, since, min(until.date(), today))
             with connection.cursor() as cursor:
-                cursor.execute(_ROLL[period], {"since": mark.until, "until": until})
+                cursor.execute(_ROLL_STATEMENTS[period], {"since": mark.until, "until": until})
             mark.until = until
             mark.save()
         rolled += 1
     return rolled
 
 
-def _first(period: str) -> dt.datetime | None:
+def _first_period(period: str) -> dt.datetime | None:
     """Return the start of the first period that has a sample; None if there is no sample."""
-    first: dt.datetime | None = rows(_FIRST.format(_ORIGIN[period]))[0][0]
+    first: dt.datetime | None = rows(_FIRST_SAMPLE.format(_ORIGIN_TABLES[period]))[0][0]
     if first is None:
         return None
     first = first.astimezone(dt.UTC).replace(second=0, microsecond=0)
     return first.replace(minute=0) if period == "hour" else first
 
 
-def _drop(parent: str, before: dt.datetime) -> list[str]:
+def _drop_partitions(parent: str, before: dt.datetime) -> list[str]:
     """Drop the partitions of ``parent`` that end by ``before``; return their names."""
     dropped = []
-    for (name,) in rows(_PARTITIONS, [parent]):
+    for (name,) in rows(_PARTITION_NAMES, [parent]):
         end = _end_of(parent, name)
         if end is None or end > before:
             continue

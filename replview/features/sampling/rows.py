@@ -19,7 +19,7 @@ from replview.store.retention.tidy import make_partitions
 
 Written = TypeVar("Written")
 #: Most transactions, latest first, that the time from commit to stored is computed from.
-_LATEST = 300
+_MOST_TRANSACTIONS = 300
 #: Seconds without heartbeat after which a receiver's facts are out of date.
 _RECEIVER_SECONDS = 10
 _SAMPLED_COLUMNS = (
@@ -29,12 +29,12 @@ _SAMPLED_COLUMNS = (
     "replay_lag_seconds float8, spill_txns bigint, spill_bytes bigint, stream_txns bigint, "
     "stream_bytes bigint, total_txns bigint, total_bytes bigint"
 )
-_NAMES = ", ".join(column.split()[0] for column in _SAMPLED_COLUMNS.split(", "))
-_ADD = f"""
+_COLUMNS = ", ".join(column.split()[0] for column in _SAMPLED_COLUMNS.split(", "))
+_INSERT_SAMPLES = f"""
     INSERT INTO slot_sample
-        (slot_id, sampled_at, detail, {_NAMES}, transactions_stored, changes_stored, bytes_stored,
+        (slot_id, sampled_at, detail, {_COLUMNS}, transactions_stored, changes_stored, bytes_stored,
          batch_changes, memory_bytes, stored_after_p50_seconds, stored_after_p99_seconds)
-    SELECT r.slot_id, %(at)s, r.detail, {", ".join("r." + n for n in _NAMES.split(", "))},
+    SELECT r.slot_id, %(at)s, r.detail, {", ".join("r." + n for n in _COLUMNS.split(", "))},
            s.transactions_stored, s.changes_stored, s.bytes_stored,
            (live.facts->>'batch_changes')::bigint, (live.facts->>'memory_bytes')::bigint,
            after.seconds[1], after.seconds[2]
@@ -55,48 +55,54 @@ _ADD = f"""
         WHERE t.stored_at > w.last_seen_at AND t.commit_time IS NOT NULL) after ON true
 """  # noqa: S608 (of constants)
 #: Column of a sample, by its name in pg_replication_slots.
-_COLUMNS = {
-    **{name: name for name in _NAMES.split(", ") if name not in ("current_lsn", "safe_wal_bytes")},
+_COLUMN_OF_FACT = {
+    **{
+        name: name for name in _COLUMNS.split(", ") if name not in ("current_lsn", "safe_wal_bytes")
+    },
     "safe_wal_size": "safe_wal_bytes",
 }
 #: Columns of pg_stat_replication that are stored with the slot.
-_WALSENDER = (
+_WALSENDER_COLUMNS = (
     "pid", "usesysid", "usename", "application_name", "client_addr", "client_hostname",
     "client_port", "backend_start", "backend_xmin", "state", "sent_lsn", "write_lsn", "flush_lsn",
     "replay_lsn", "write_lag_seconds", "flush_lag_seconds", "replay_lag_seconds", "sync_priority",
     "sync_state", "reply_time",
 )  # fmt: skip
 #: Facts that are not in ``detail``: they are columns of the watched slot or of the sample.
-_NOT_IN_DETAIL = {"slot_name", "slot_type", "datoid", "database", "temporary", *_COLUMNS}
+_NOT_IN_DETAIL = {"slot_name", "slot_type", "datoid", "database", "temporary", *_COLUMN_OF_FACT}
 #: Most characters per text; names of roles, applications and gids have at most 200 bytes.
 _TEXT_LIMIT = 400
 
 
 def store_seen(
     source_id: int,
-    at: dt.datetime,
+    sampled_at: dt.datetime,
     slots: dict[str, tuple[dict[str, Any], dict[str, Any]]],
     missing: dict[str, Any],
-    itself: dict[str, Any],
+    source_sample: dict[str, Any],
     subscriptions: dict[str, dict[str, Any]] | None,
 ) -> list[KnownSlot]:
     """Store one sample of a source; return the slots that were sampled.
 
     ``slots`` has, by name, the facts of each slot and its sample's columns. ``missing`` has the
-    columns for one of replview's slots that the server lacks, ``itself`` those of ``SourceSample``.
-    ``subscriptions`` has their facts by name; None if this role may not read them.
+    columns for one of replview's slots that the server lacks, ``source_sample`` those of
+    ``SourceSample``. ``subscriptions`` has their facts by name; None if this role may not read
+    them.
     """
 
     def write() -> list[KnownSlot]:
         with transaction.atomic():
-            known = identify(source_id, set(slots), at)
-            columns = {each.name: slots[each.name][1] for each in known if each.name in slots}
-            rows = [{"slot_id": each.id, **columns.get(each.name, missing)} for each in known]
-            _add(rows, at)  # first, since update_seen() changes last_seen_at
-            update_seen([(each, slots[each.name][0]) for each in known if each.name in slots], at)
-            SourceSample.objects.create(source_id=source_id, sampled_at=at, **itself)
-            _store_subscriptions(source_id, subscriptions, at)
-        return known
+            known_slots = identify(source_id, set(slots), sampled_at)
+            columns = {slot.name: slots[slot.name][1] for slot in known_slots if slot.name in slots}
+            rows = [{"slot_id": slot.id, **columns.get(slot.name, missing)} for slot in known_slots]
+            _insert_samples(rows, sampled_at)  # first, since update_seen() changes last_seen_at
+            update_seen(
+                [(slot, slots[slot.name][0]) for slot in known_slots if slot.name in slots],
+                sampled_at,
+            )
+            SourceSample.objects.create(source_id=source_id, sampled_at=sampled_at, **source_sample)
+            _store_subscriptions(source_id, subscriptions, sampled_at)
+        return known_slots
 
     return _with_partitions(write)
 
@@ -121,17 +127,17 @@ def store_source(source_id: int, **facts: Any) -> None:
     Source.objects.filter(pk=source_id).update(checked_at=dt.datetime.now(dt.UTC), **facts)
 
 
-def _add(rows: list[dict[str, Any]], at: dt.datetime) -> None:
+def _insert_samples(rows: list[dict[str, Any]], sampled_at: dt.datetime) -> None:
     if rows:
-        told = orjson.dumps(rows).decode()
-        wanted: dict[str, Any] = {
-            "rows": told,
-            "at": at,
+        rows_json = orjson.dumps(rows).decode()
+        params: dict[str, Any] = {
+            "rows": rows_json,
+            "at": sampled_at,
             "live": _RECEIVER_SECONDS,
-            "latest": _LATEST,
+            "latest": _MOST_TRANSACTIONS,
         }
         with connection.cursor() as cursor:
-            cursor.execute(_ADD, wanted)
+            cursor.execute(_INSERT_SAMPLES, params)
 
 
 def _with_partitions(write: Callable[[], Written]) -> Written:
@@ -144,24 +150,26 @@ def _with_partitions(write: Callable[[], Written]) -> Written:
 
 
 def _store_subscriptions(
-    source_id: int, subscriptions: dict[str, dict[str, Any]] | None, at: dt.datetime
+    source_id: int, subscriptions: dict[str, dict[str, Any]] | None, sampled_at: dt.datetime
 ) -> None:
     """Store the subscriptions, and mark the missing ones as gone."""
     if subscriptions is None:
         return
-    known = WatchedSubscription.objects.filter(source_id=source_id)
-    former = dict(known.values_list("name", "facts"))
+    watched = WatchedSubscription.objects.filter(source_id=source_id)
+    former = dict(watched.values_list("name", "facts"))
     if set(former) - set(subscriptions):
-        known.exclude(name__in=subscriptions).filter(gone_at=None).update(gone_at=at)
+        watched.exclude(name__in=subscriptions).filter(gone_at=None).update(gone_at=sampled_at)
     for name, facts in subscriptions.items():
-        stored = facts | {"failed_at": _failed_at(former.get(name) or {}, facts, at)}
-        defaults = {"facts": stored, "last_seen_at": at, "gone_at": None}
+        stored = facts | {"failed_at": _failed_at(former.get(name) or {}, facts, sampled_at)}
+        defaults = {"facts": stored, "last_seen_at": sampled_at, "gone_at": None}
         WatchedSubscription.objects.update_or_create(
             source_id=source_id, name=name, defaults=defaults
         )
 
 
-def _failed_at(former: dict[str, Any], facts: dict[str, Any], at: dt.datetime) -> str | None:
+def _failed_at(
+    former: dict[str, Any], facts: dict[str, Any], sampled_at: dt.datetime
+) -> str | None:
     """Return when the subscription's error counts last rose; None if they never did.
 
     A failing worker restarts every few seconds, so whether one runs now says little.
@@ -169,9 +177,9 @@ def _failed_at(former: dict[str, Any], facts: dict[str, Any], at: dt.datetime) -
     for name in ("apply_error_count", "sync_error_count"):
         before, now = former.get(name), facts.get(name)
         if isinstance(before, int) and isinstance(now, int) and now > before:
-            return at.isoformat()
-    same = former.get("oid") == facts.get("oid")
-    return former.get("failed_at") if same else None
+            return sampled_at.isoformat()
+    is_same = former.get("oid") == facts.get("oid")
+    return former.get("failed_at") if is_same else None
 
 
 def slot_facts(states: SlotStates, name: str) -> dict[str, Any] | None:
@@ -180,12 +188,12 @@ def slot_facts(states: SlotStates, name: str) -> dict[str, Any] | None:
     if slot is None:
         return None
     facts = dict(slot)
-    counted = states.counters.get(name)
-    if counted is not None:
-        facts |= {key: value for key, value in counted.items() if key != "slot_name"}
+    counters = states.counters.get(name)
+    if counters is not None:
+        facts |= {key: value for key, value in counters.items() if key != "slot_name"}
     walsender = states.walsenders.get(slot["active_pid"] or 0)
     if walsender is not None:
-        facts |= {key: walsender[key] for key in _WALSENDER if key in walsender}
+        facts |= {key: walsender[key] for key in _WALSENDER_COLUMNS if key in walsender}
     if lost_reason(facts):
         facts["retained_wal_bytes"] = facts["unconfirmed_wal_bytes"] = None
     return {key: plain(value) for key, value in facts.items()}
@@ -197,7 +205,7 @@ def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str
     columns: dict[str, Any] = {"current_lsn": None if lsn is None else str(lsn)}
     if facts is None:
         return {**columns, "detail": {"missing": True}}
-    columns |= {ours: facts[theirs] for theirs, ours in _COLUMNS.items() if theirs in facts}
+    columns |= {column: facts[fact] for fact, column in _COLUMN_OF_FACT.items() if fact in facts}
     columns["detail"] = {
         key: value
         for key, value in facts.items()

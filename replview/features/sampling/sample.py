@@ -59,110 +59,118 @@ class SampleResult:
     at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
 
-def take_sample(kept: CachedConnection) -> SampleResult:
+def take_sample(cached: CachedConnection) -> SampleResult:
     """Sample the source once. Raises ``psycopg.Error``."""
     began = time.monotonic()
-    states = read_slot_states(kept.connection)
-    facts = _server_facts(kept, states)
-    at = dt.datetime.now(dt.UTC)
+    states = read_slot_states(cached.connection)
+    facts = _server_facts(cached, states)
+    sampled_at = dt.datetime.now(dt.UTC)
     open_now = read_open_now(
-        kept.connection, states, may_be_prepared=facts.max_prepared_transactions > 0
+        cached.connection, states, may_be_prepared=facts.max_prepared_transactions > 0
     )
     return SampleResult(
         facts=facts,
         states=states,
         open_now=open_now,
-        subscriptions=_subscriptions(kept, open_now),
-        wal_directory_bytes=_wal_directory_bytes(kept),
-        checkpointed_at=checkpoints.read_last_checkpoint(kept.connection)
-        if kept.may_read_checkpoints
+        subscriptions=_subscriptions(cached, open_now),
+        wal_directory_bytes=_wal_directory_bytes(cached),
+        checkpointed_at=checkpoints.read_last_checkpoint(cached.connection)
+        if cached.may_read_checkpoints
         else None,
         took_seconds=time.monotonic() - began,
-        at=at,
+        at=sampled_at,
     )
 
 
-def _server_facts(kept: CachedConnection, states: SlotStates) -> server.ServerFacts:
+def _server_facts(cached: CachedConnection, states: SlotStates) -> server.ServerFacts:
     """Return the server's facts, read again once a minute and after a promotion."""
     now = time.monotonic()
-    facts = kept.facts
-    late = now - kept.facts_at >= _FACTS_SECONDS
-    if facts is None or facts.in_recovery != states.in_recovery or late:
-        facts = server.read_server_facts(kept.connection)
-        kept.subscription_columns = read_subscription_columns(kept.connection)
-        kept.may_read_checkpoints = checkpoints.may_read_checkpoints(kept.connection)
-        kept.may_list_wal = wal_directory.may_list_wal_directory(kept.connection)
-        kept.facts, kept.facts_at = facts, now
+    facts = cached.facts
+    stale = now - cached.facts_at >= _FACTS_SECONDS
+    if facts is None or facts.in_recovery != states.in_recovery or stale:
+        facts = server.read_server_facts(cached.connection)
+        cached.subscription_columns = read_subscription_columns(cached.connection)
+        cached.may_read_checkpoints = checkpoints.may_read_checkpoints(cached.connection)
+        cached.may_list_wal = wal_directory.may_list_wal_directory(cached.connection)
+        cached.facts, cached.facts_at = facts, now
     return facts
 
 
-def _subscriptions(kept: CachedConnection, open_now: OpenNow) -> dict[str, dict[str, Any]] | None:
+def _subscriptions(cached: CachedConnection, open_now: OpenNow) -> dict[str, dict[str, Any]] | None:
     """Return the subscriptions by name; None if this role may not read them."""
     if open_now.subscriptions == 0:
         return {}
-    if open_now.subscriptions is None or "subname" not in kept.subscription_columns:
+    if open_now.subscriptions is None or "subname" not in cached.subscription_columns:
         return None
-    return read_subscriptions(kept.connection, kept.subscription_columns)
+    return read_subscriptions(cached.connection, cached.subscription_columns)
 
 
-def _wal_directory_bytes(kept: CachedConnection) -> int | None:
+def _wal_directory_bytes(cached: CachedConnection) -> int | None:
     """Return the size of pg_wal, read every half minute; None if that is not allowed."""
-    if not kept.may_list_wal:
+    if not cached.may_list_wal:
         return None
     now = time.monotonic()
-    if not kept.wal_directory_at or now - kept.wal_directory_at >= _WAL_DIRECTORY_SECONDS:
-        kept.wal_directory_bytes = wal_directory.read_wal_directory_bytes(kept.connection)
-        kept.wal_directory_at = now
-    return kept.wal_directory_bytes
+    if not cached.wal_directory_at or now - cached.wal_directory_at >= _WAL_DIRECTORY_SECONDS:
+        cached.wal_directory_bytes = wal_directory.read_wal_directory_bytes(cached.connection)
+        cached.wal_directory_at = now
+    return cached.wal_directory_bytes
 
 
 def store_facts(
     source: Source,
-    found: Holders,
+    holders: Holders,
     facts: server.ServerFacts,
     counters: dict[str, dict[str, Any]],
-    ours: set[str],
+    own_slots: set[str],
 ) -> None:
-    """Store the current facts of a source. ``ours`` has the names of replview's slots there."""
-    prepared = rows.plain(found.prepared)
+    """Store a source's current facts. ``own_slots`` has the names of replview's slots there."""
+    prepared = rows.plain(holders.prepared)
     digest = hashlib.blake2s(orjson.dumps(prepared)).hexdigest()
     values: dict[str, Any] = {
         "looked_at": dt.datetime.now(dt.UTC),
-        "running": rows.plain(found.running),
+        "running": rows.plain(holders.running),
         "holders": {
-            **rows.plain(_holders(found, facts, counters, ours)),
+            **rows.plain(_holders(holders, facts, counters, own_slots)),
             "prepared_digest": digest,
         },
     }
-    known = SourceLook.objects.filter(source=source)
-    if known.filter(holders__prepared_digest=digest).update(**values):
+    looks = SourceLook.objects.filter(source=source)
+    if looks.filter(holders__prepared_digest=digest).update(**values):
         return
-    values |= {"prepared": prepared, "prepared_limit": found.prepared_limit}
+    values |= {"prepared": prepared, "prepared_limit": holders.prepared_limit}
     SourceLook.objects.update_or_create(source=source, defaults=values)
 
 
 def _holders(
-    found: Holders, facts: server.ServerFacts, counters: dict[str, dict[str, Any]], ours: set[str]
+    holders: Holders,
+    facts: server.ServerFacts,
+    counters: dict[str, dict[str, Any]],
+    own_slots: set[str],
 ) -> dict[str, object]:
     """Return what holds back WAL or the xid horizon on the source, with its slots' counters."""
     slots = None
-    if found.slots is not None:
+    if holders.slots is not None:
         # Slots that replview does not read hold back too. Counters need PostgreSQL 14.
         slots = {
             name: {
                 **horizon,
-                **({c: counters[name].get(c) for c in COUNTERS} if name in counters else {}),
-                "ours": name in ours,
+                **(
+                    {counter: counters[name].get(counter) for counter in COUNTERS}
+                    if name in counters
+                    else {}
+                ),
+                "ours": name in own_slots,
             }
-            for name, horizon in found.slots.items()
+            for name, horizon in holders.slots.items()
         }
     return {
         "slots": slots,
-        "standbys": found.standbys,
-        "waiting": found.waiting,
-        "prepared_between": found.prepared_between and [str(p) for p in found.prepared_between],
-        "next_xid": found.next_xid,
-        "may_read_stats": found.may_read_stats,
+        "standbys": holders.standbys,
+        "waiting": holders.waiting,
+        "prepared_between": holders.prepared_between
+        and [str(bound) for bound in holders.prepared_between],
+        "next_xid": holders.next_xid,
+        "may_read_stats": holders.may_read_stats,
         "logical_decoding_work_mem_bytes": facts.logical_decoding_work_mem_bytes,
         "max_prepared_transactions": facts.max_prepared_transactions,
         # Identifies the running server, and the database.
@@ -172,11 +180,11 @@ def _holders(
     }
 
 
-def read_source(source: Source, kept: KeptConnections) -> SampleResult | SourceProblem:
+def read_source(source: Source, connections: KeptConnections) -> SampleResult | SourceProblem:
     """Sample a source, or return the problem that prevents it; the store is not used."""
     try:
         conninfo = full_conninfo(source)
-        return kept.ask(source.pk, conninfo, take_sample, deadline_seconds=DEADLINE_SECONDS)
+        return connections.ask(source.pk, conninfo, take_sample, deadline_seconds=DEADLINE_SECONDS)
     except SourceProblem as error:
         return error
     except UNUSABLE as error:
@@ -184,39 +192,41 @@ def read_source(source: Source, kept: KeptConnections) -> SampleResult | SourceP
 
 
 def store(
-    source: Source, seen: SampleResult | SourceProblem, took_seconds: float
+    source: Source, result: SampleResult | SourceProblem, took_seconds: float
 ) -> SourceProblem | None:
     """Store the result of a sample; return the problem that prevented it, if there was one."""
-    if isinstance(seen, SourceProblem):
-        return _store_trouble(source, seen, took_seconds)
+    if isinstance(result, SourceProblem):
+        return _store_trouble(source, result, took_seconds)
     slots = {
-        name: (facts, rows.sample_columns(facts, seen.states))
-        for name in seen.states.slots
-        if (facts := rows.slot_facts(seen.states, name)) is not None
+        name: (facts, rows.sample_columns(facts, result.states))
+        for name in result.states.slots
+        if (facts := rows.slot_facts(result.states, name)) is not None
     }
-    missing = rows.sample_columns(None, seen.states)
-    sampled = rows.store_seen(source.pk, seen.at, slots, missing, _itself(seen), seen.subscriptions)
-    ours = {slot.name for slot in sampled if slot.ours}
-    store_facts(source, seen.open_now.holders, seen.facts, seen.states.counters, ours)
-    rows.store_source(source.pk, **_facts(seen.facts))
+    missing = rows.sample_columns(None, result.states)
+    sampled = rows.store_seen(
+        source.pk, result.at, slots, missing, _source_sample(result), result.subscriptions
+    )
+    own_slots = {slot.name for slot in sampled if slot.ours}
+    store_facts(source, result.open_now.holders, result.facts, result.states.counters, own_slots)
+    rows.store_source(source.pk, **_source_columns(result.facts))
     return None
 
 
-def _itself(seen: SampleResult) -> dict[str, object]:
+def _source_sample(result: SampleResult) -> dict[str, object]:
     return {
         "reachable": True,
-        "current_lsn": seen.states.current_lsn,
-        "wal_directory_bytes": seen.wal_directory_bytes,
-        "prepared": seen.open_now.prepared,
-        "oldest_prepared_seconds": seen.open_now.oldest_prepared_seconds,
-        "running": seen.open_now.running,
-        "oldest_running_seconds": seen.open_now.oldest_running_seconds,
-        "took_seconds": seen.took_seconds,
-        "checkpointed_at": seen.checkpointed_at,
+        "current_lsn": result.states.current_lsn,
+        "wal_directory_bytes": result.wal_directory_bytes,
+        "prepared": result.open_now.prepared,
+        "oldest_prepared_seconds": result.open_now.oldest_prepared_seconds,
+        "running": result.open_now.running,
+        "oldest_running_seconds": result.open_now.oldest_running_seconds,
+        "took_seconds": result.took_seconds,
+        "checkpointed_at": result.checkpointed_at,
     }
 
 
-def _facts(facts: server.ServerFacts) -> dict[str, object]:
+def _source_columns(facts: server.ServerFacts) -> dict[str, object]:
     """Return the columns of the source's row; keep an identity that could not be read now."""
     columns: dict[str, Any] = {
         "server_version": facts.version,

@@ -35,7 +35,7 @@ _SPREAD = 0.6180339887498949
 
 #: Called with the id of each source whose slots have new samples.
 Listener = Callable[[int], None]
-Brought = tuple[Source, SampleResult | SourceProblem, float, "Future[None]"]
+WaitingResult = tuple[Source, SampleResult | SourceProblem, float, "Future[None]"]
 #: Default seconds between two samples of a source.
 SAMPLING_SECONDS = 5.0
 #: Shortest and longest time between two checks for sources that are due.
@@ -53,14 +53,14 @@ class Rounds:
         self._looking = ThreadPoolExecutor(_THREADS, thread_name_prefix="looking")
         self._troubled = ThreadPoolExecutor(_TROUBLED_THREADS, thread_name_prefix="looking-again")
         self._storing = ThreadPoolExecutor(_STORING_THREADS, thread_name_prefix="sampling")
-        self._brought: SimpleQueue[Brought] = SimpleQueue()
+        self._waiting: SimpleQueue[WaitingResult] = SimpleQueue()
         self._lock = threading.Lock()
         self._busy: set[int] = set()
 
     def begin(self, sources: list[Source], every_seconds: float) -> list["Future[None]"]:
         """Start sampling the sources that are due; each future ends once its sample is stored."""
         now = dt.datetime.now(dt.UTC)
-        begun = []
+        futures = []
         for source in sources:
             if not is_due(source, every_seconds, now):
                 continue
@@ -70,45 +70,45 @@ class Rounds:
                 self._busy.add(source.pk)
             done: Future[None] = Future()
             pool = self._troubled if source.problem_code else self._looking
-            pool.submit(self._look, source, done)
-            begun.append(done)
+            pool.submit(self._read, source, done)
+            futures.append(done)
         with self._lock:
             self._kept.close_others({source.pk for source in sources} | self._busy)
-        return begun
+        return futures
 
     def close(self) -> None:
         """Close the kept connections; readings in progress end by themselves."""
         self._kept.close()
 
-    def _look(self, source: Source, done: "Future[None]") -> None:
+    def _read(self, source: Source, done: "Future[None]") -> None:
         """Read the source, in a thread, and hand on the result."""
         began = time.monotonic()
         try:
-            seen = read_source(source, self._kept)
+            result = read_source(source, self._kept)
         except Exception:
             log.exception("looking at source %s failed", source.name, extra={"source": source.name})
             self._end(source, done)
             return
-        self._brought.put((source, seen, time.monotonic() - began, done))
+        self._waiting.put((source, result, time.monotonic() - began, done))
         self._storing.submit(self._store_all)
 
     def _store_all(self) -> None:
         """Store all waiting results on one connection; another thread may have stored them."""
-        if self._brought.empty():
+        if self._waiting.empty():
             return
         with lasting_connection(), suppress(Empty):
             while True:
-                self._store(*self._brought.get_nowait())
+                self._store(*self._waiting.get_nowait())
 
     def _store(
         self,
         source: Source,
-        seen: SampleResult | SourceProblem,
+        result: SampleResult | SourceProblem,
         took_seconds: float,
         done: "Future[None]",
     ) -> None:
         try:
-            store(source, seen, took_seconds)
+            store(source, result, took_seconds)
             self._sampled(source.pk)
         except Exception:
             fields = {"source": source.name}
@@ -181,8 +181,10 @@ class Steady:
 
 def until_next(sources: list[Source], every_seconds: float, now: float) -> float:
     """Return the seconds until the next source is due, within the bounds of a tick."""
-    left = [every_seconds * (1 - (now / every_seconds - s.pk * _SPREAD) % 1) for s in sources]
-    soonest = min(left, default=_LONGEST_TICK_SECONDS) + _LATE_SECONDS
+    seconds_left = [
+        every_seconds * (1 - (now / every_seconds - source.pk * _SPREAD) % 1) for source in sources
+    ]
+    soonest = min(seconds_left, default=_LONGEST_TICK_SECONDS) + _LATE_SECONDS
     return min(max(soonest, _TICK_SECONDS), _LONGEST_TICK_SECONDS)
 
 

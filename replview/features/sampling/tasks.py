@@ -44,7 +44,7 @@ _ROLL_SECONDS = 1.0
 _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="publications")
 _lock = threading.Lock()
 #: Ids of sources whose publications are being read.
-_looked_at: set[int] = set()
+_being_read: set[int] = set()
 
 _rounds = Rounds(lambda source_id: publisher().source_sampled(source_id))
 _steady = Steady(_rounds)
@@ -73,7 +73,7 @@ def roll_samples() -> None:
 def look_at_all_publications() -> None:
     """Read what every source's publications publish now, and store changes."""
     for source in Source.objects.all():
-        _begin_look(source)
+        _begin_reading(source)
 
 
 @shared_task(name=LOOK_AT_PUBLICATIONS_OF, ignore_result=True)
@@ -81,23 +81,23 @@ def look_at_publications_of(slot_id: int) -> None:
     """Read the publications of a slot's source, since its stream suggests a change."""
     with orm_connection():
         for source in Source.objects.filter(slots=slot_id):
-            _begin_look(source)
+            _begin_reading(source)
 
 
-def _begin_look(source: Source) -> None:
+def _begin_reading(source: Source) -> None:
     """Read the source's publications in a thread, unless one does so already."""
     with _lock:
-        if source.pk in _looked_at:
+        if source.pk in _being_read:
             return
-        _looked_at.add(source.pk)
+        _being_read.add(source.pk)
     _pool.submit(_look_at_publications, source)
 
 
 @task("replview.tidy_store")
 def tidy_store() -> None:
     """Create partitions and delete what is no longer needed, a bounded piece at a time."""
-    with tidy.alone() as mine:
-        if not mine:
+    with tidy.alone() as locked:
+        if not locked:
             return
         deadline = time.monotonic() + _TIDY_SECONDS
         tidy.make_partitions()
@@ -127,7 +127,7 @@ def _look_at_publications(source: Source) -> None:
         log.exception("looking at the publications of source %s failed", source.name)
     finally:
         with _lock:
-            _looked_at.discard(source.pk)
+            _being_read.discard(source.pk)
 
 
 def enforce_budgets() -> None:
