@@ -35,7 +35,7 @@ _PING_SECONDS = 0.5
 #: Least seconds between two requests to read publications, and seconds until one expires.
 _LOOK_SECONDS = 1.0
 _LOOK_EXPIRES_SECONDS = 15.0
-_UNREAD = f"""
+_ANY_UNREAD = f"""
     EXISTS (SELECT FROM slot WHERE desired = 'running' AND NOT temporary AND (lease_owner = ''
             OR heartbeat_at IS NULL
             OR heartbeat_at < clock_timestamp() - interval '{settings.LEASE_SECONDS} s'))
@@ -106,10 +106,10 @@ class SlotStop(threading.Event):
         """Wait for the event, ``timeout`` seconds at most; return whether it is set."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self.is_set():
-            left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
-            if left <= 0:
+            remaining = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
+            if remaining <= 0:
                 return False
-            super().wait(left)
+            super().wait(remaining)
         return True
 
 
@@ -147,4 +147,4 @@ def propose_receivers() -> None:
         receive_slot.apply_async([slot_id], queue=queue, expires=settings.LEASE_SECONDS)
 
 
-chore(propose_receivers, PROPOSE_RECEIVERS, when=_UNREAD)
+chore(propose_receivers, PROPOSE_RECEIVERS, when=_ANY_UNREAD)
