@@ -20,10 +20,10 @@ from replview.store.secrets import SecretKeyChanged, seal, unseal
 from replview.ui import managed
 from replview.ui.params import Params
 
-_DRAFT = "move"
+_DRAFT_KEY = "move"
 #: Seconds for which a tested address is kept, sealed, until it is confirmed.
 _DRAFT_SECONDS = 900
-_SECRET = ("dsn", "password")
+_SECRET_FIELDS = ("dsn", "password")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class RemovePage(managed.ActPage):
 
 @page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 @never_cache
-@sensitive_post_parameters(*_SECRET)
+@sensitive_post_parameters(*_SECRET_FIELDS)
 def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
     """Change the credentials: test them, then store them sealed; never show them again."""
     source = managed.source_for(request, source_name, Role.ADMIN)
@@ -75,64 +75,72 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
             password_ref=_text(request, "password_ref", 1000),
         )
         try:
-            tried = set_credentials(source, new, by=request.user.get_username())
+            connected = set_credentials(source, new, by=request.user.get_username())
         except managed.EXPECTED as error:
             page = replace(page, trouble=managed.trouble_of(error), typed_user=new.user,
                            typed_ref=new.password_ref)  # fmt: skip
             status = 422
         else:
             lines = [
-                f"Connected as {tried.server.role} on database {tried.server.database}: the same "
-                "server as before.",
-                "Encrypted with TLS." if tried.tls else "Not encrypted: no TLS on this connection.",
+                f"Connected as {connected.server.role} on database {connected.server.database}: "
+                "the same server as before.",
+                "Encrypted with TLS."
+                if connected.tls
+                else "Not encrypted: no TLS on this connection.",
                 "Receivers connect again within two seconds.",
             ]
             title = f"{source} has new credentials."
-            return _done(request, managed.Outcome(title=title, lines=lines, links=_links(source)))
+            return _show_outcome(
+                request, managed.Outcome(title=title, lines=lines, links=_links(source))
+            )
     return render(request, "acts/credentials.html", {"page": page}, status=status)
 
 
 @page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 @never_cache
-@sensitive_post_parameters(*_SECRET)
+@sensitive_post_parameters(*_SECRET_FIELDS)
 def move(request: HttpRequest, source_name: str) -> HttpResponse:
     """Change the address: test it, show the outcome for each slot, then ask for confirmation."""
     source = managed.source_for(request, source_name, Role.ADMIN)
     page = MovePage(source=source)
     action = request.POST.get("action", "") if request.method == "POST" else ""
     if action == "forget":
-        request.session.pop(_DRAFT, None)
+        request.session.pop(_DRAFT_KEY, None)
         return redirect("source-move", source.name)
-    typed = _typed_address(request) if action == "try" else _draft_of(request, source)
+    typed = _typed_address(request) if action == "try" else _tested_address(request, source)
     try:
         if typed is not None:
-            found = plan_move(source, **typed)
-            page = replace(page, move=found, act=found.act, shown=managed.digest_of(found.act))
+            planned = plan_move(source, **typed)
+            page = replace(
+                page, move=planned, act=planned.act, shown=managed.digest_of(planned.act)
+            )
             if action == "try":
                 # Keep the address in the session, sealed: it may hold a password.
                 sealed = seal(json.dumps(typed))
-                request.session[_DRAFT] = {"source": source.pk, "sealed": sealed}
+                request.session[_DRAFT_KEY] = {"source": source.pk, "sealed": sealed}
                 return redirect(f"{reverse('source-move', args=[source.name])}?tried")
             if action == "move":
-                return _moved(request, source, found)
+                return _move_source(request, source, planned)
     except managed.EXPECTED as error:
         page = replace(page, trouble=managed.trouble_of(error))
         if action == "try":
-            request.session.pop(_DRAFT, None)
+            request.session.pop(_DRAFT_KEY, None)
         return render(request, "acts/move.html", {"page": page}, status=422)
     return render(request, "acts/move.html", {"page": page})
 
 
-def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
-    managed.check_confirmed(request, found.act)
-    carry_out_move(source, found, by=request.user.get_username())
-    request.session.pop(_DRAFT, None)
-    missing = [one.name for one in found.outcomes if one.word == "missing"]
-    links = [(f"Create {one} there", reverse("slot-start", args=[source.name, one]))
-             for one in missing]  # fmt: skip
-    lines = [one.sentence for one in found.outcomes] or ["It has no slot of replview."]
+def _move_source(request: HttpRequest, source: Source, planned: Move) -> HttpResponse:
+    managed.check_confirmed(request, planned.act)
+    carry_out_move(source, planned, by=request.user.get_username())
+    request.session.pop(_DRAFT_KEY, None)
+    missing = [outcome.name for outcome in planned.outcomes if outcome.word == "missing"]
+    links = [(f"Create {name} there", reverse("slot-start", args=[source.name, name]))
+             for name in missing]  # fmt: skip
+    lines = [outcome.sentence for outcome in planned.outcomes] or ["It has no slot of replview."]
     title = f"{source} is read at its new address."
-    return _done(request, managed.Outcome(title=title, lines=lines, links=_links(source) + links))
+    return _show_outcome(
+        request, managed.Outcome(title=title, lines=lines, links=_links(source) + links)
+    )
 
 
 @page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
@@ -151,15 +159,15 @@ def rename(request: HttpRequest, source_name: str) -> HttpResponse:
         page = replace(page, trouble=managed.trouble_of(error))
         return render(request, "acts/rename.html", {"page": page}, status=422)
     title = f"{former} is now named {source.name}."
-    return _done(request, managed.Outcome(title=title, links=_links(source)))
+    return _show_outcome(request, managed.Outcome(title=title, links=_links(source)))
 
 
 @page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     """Remove the source and its slots."""
     source = managed.source_for(request, source_name, Role.ADMIN)
-    asked = request.POST if request.method == "POST" else request.GET
-    leave = asked.get("leave") == "on"
+    params = request.POST if request.method == "POST" else request.GET
+    leave = params.get("leave") == "on"
     act = plan_remove(source, with_slots=True, leave_on_source=leave)
     slots = Slot.objects.filter(source=source, temporary=False)
     slots = slots.exclude(desired=Slot.Desired.REMOVING)
@@ -170,18 +178,18 @@ def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     try:
         managed.check_confirmed(request, act)
         by = request.user.get_username()
-        gone = remove_source(source, by=by, with_slots=True, leave_on_source=leave)
+        removed = remove_source(source, by=by, with_slots=True, leave_on_source=leave)
     except managed.EXPECTED as error:
         page = replace(page, trouble=managed.trouble_of(error))
         return render(request, "acts/remove.html", {"page": page}, status=422)
     later = "The history of its slots is being deleted; the source is removed after that."
     outcome = managed.Outcome(
         title=f"{source_name} was removed.",
-        lines=[] if gone else [later],
+        lines=[] if removed else [later],
         statements=managed.statements_of(act),
         links=[("All sources", reverse("sources"))],
     )
-    return _done(request, outcome)
+    return _show_outcome(request, outcome)
 
 
 def _typed_address(request: HttpRequest) -> dict[str, Any]:
@@ -192,17 +200,17 @@ def _typed_address(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _draft_of(request: HttpRequest, source: Source) -> dict[str, Any] | None:
+def _tested_address(request: HttpRequest, source: Source) -> dict[str, Any] | None:
     """Return the address that this account tested last; None if there is none or it expired."""
-    kept = request.session.get(_DRAFT)
-    if not isinstance(kept, dict) or kept.get("source") != source.pk:
+    draft = request.session.get(_DRAFT_KEY)
+    if not isinstance(draft, dict) or draft.get("source") != source.pk:
         return None
     try:
-        found: dict[str, Any] = json.loads(unseal(kept["sealed"], within_seconds=_DRAFT_SECONDS))
+        address: dict[str, Any] = json.loads(unseal(draft["sealed"], within_seconds=_DRAFT_SECONDS))
     except SecretKeyChanged:
-        request.session.pop(_DRAFT, None)
+        request.session.pop(_DRAFT_KEY, None)
         return None
-    return found
+    return address
 
 
 def _text(request: HttpRequest, name: str, most: int = 4000) -> str:
@@ -210,10 +218,10 @@ def _text(request: HttpRequest, name: str, most: int = 4000) -> str:
 
 
 def _links(source: Source) -> list[tuple[str, str]]:
-    there = reverse("source", args=[source.name])
-    return [(source.name, there), ("All sources", reverse("sources"))]
+    source_url = reverse("source", args=[source.name])
+    return [(source.name, source_url), ("All sources", reverse("sources"))]
 
 
-def _done(request: HttpRequest, outcome: managed.Outcome) -> HttpResponse:
+def _show_outcome(request: HttpRequest, outcome: managed.Outcome) -> HttpResponse:
     managed.keep_outcome(request, outcome)
     return redirect("managed")

@@ -33,6 +33,8 @@ from replview.ui.api.access import Token
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.slots import slot_named
 
+router = Router(tags=["managing"])
+
 
 class SourceOut(Schema):
     """A source, without its secrets."""
@@ -153,9 +155,6 @@ class RemoveAsked(Asked):
     leave_on_source: bool = False
 
 
-router = Router(tags=["managing"])
-
-
 def acting(request: HttpRequest) -> User | None:
     """Return the user of a browser's session with a CSRF token, which other sites cannot send."""
     if not request.user.is_authenticated:
@@ -173,16 +172,19 @@ acts = partial(router.post, response=ActOut, auth=[Token(), acting])
 @router.get("/sources", response=list[SourceOut], summary="All sources")
 def sources(request: HttpRequest) -> list[dict[str, Any]]:
     """Return every source that this account may see."""
-    seen = visible_sources(request.user)
-    found = Source.objects.prefetch_related("slots").filter(ephemeral=False)
-    return [_facts(one) for one in (found if seen is None else found.filter(pk__in=seen))]
+    visible_ids = visible_sources(request.user)
+    rows = Source.objects.prefetch_related("slots").filter(ephemeral=False)
+    return [
+        _source_json(row)
+        for row in (rows if visible_ids is None else rows.filter(pk__in=visible_ids))
+    ]
 
 
 @page(role=VIEWER, of={"name": None})
 @router.get("/sources/{name}", response=SourceOut, summary="One source")
 def source(request: HttpRequest, name: str) -> dict[str, Any]:
     """Return the source's address and state, without its secrets."""
-    return _facts(_source(request, name, Role.VIEWER))
+    return _source_json(_find_source(request, name, Role.VIEWER))
 
 
 @page(role=OPERATOR, of=OF_SLOT)
@@ -191,7 +193,7 @@ def start_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
 ) -> dict[str, object]:
     """Start receiving the slot; create it again first if the source lost it."""
-    slot = _slot(request, source_name, slot_name)
+    slot = _find_slot(request, source_name, slot_name)
     return _act(request, asked, lambda: receiving.plan_start(slot),
                 lambda by: receiving.start(slot, by=by))  # fmt: skip
 
@@ -202,7 +204,7 @@ def stop_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
 ) -> dict[str, object]:
     """Stop receiving the slot, which stays on its source and retains WAL."""
-    slot = _slot(request, source_name, slot_name)
+    slot = _find_slot(request, source_name, slot_name)
     return _act(request, asked, lambda: receiving.plan_stop(slot),
                 lambda by: receiving.stop(slot, by=by))  # fmt: skip
 
@@ -216,10 +218,10 @@ def change_slot_tables(
     request: HttpRequest, source_name: str, slot_name: str, asked: TablesAsked
 ) -> dict[str, object]:
     """Change the tables in one transaction; rows that exist already need a baseline."""
-    slot = _slot(request, source_name, slot_name)
-    how = {"add": asked.add, "remove": asked.remove}
-    return _act(request, asked, lambda: plan_tables(slot, **how),
-                lambda by: change_tables(slot, **how, by=by))  # fmt: skip
+    slot = _find_slot(request, source_name, slot_name)
+    options = {"add": asked.add, "remove": asked.remove}
+    return _act(request, asked, lambda: plan_tables(slot, **options),
+                lambda by: change_tables(slot, **options, by=by))  # fmt: skip
 
 
 @page(role=ADMIN, of=OF_SLOT)
@@ -234,10 +236,10 @@ def change_slot_columns(
 
     Columns are left out at the source if replview created the publication.
     """
-    slot = _slot(request, source_name, slot_name, Role.ADMIN)
-    named = NamedColumns(keep=asked.keep, mask=asked.mask, exclude=asked.exclude)
-    return _act(request, asked, lambda: plan_columns(slot, named),
-                lambda by: change_columns(slot, named, by=by))  # fmt: skip
+    slot = _find_slot(request, source_name, slot_name, Role.ADMIN)
+    columns = NamedColumns(keep=asked.keep, mask=asked.mask, exclude=asked.exclude)
+    return _act(request, asked, lambda: plan_columns(slot, columns),
+                lambda by: change_columns(slot, columns, by=by))  # fmt: skip
 
 
 @page(role=OPERATOR, of=OF_SLOT)
@@ -246,7 +248,7 @@ def adopt_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: AdoptAsked
 ) -> dict[str, object]:
     """Adopt a slot that nobody reads; `confirm` is the slot's name."""
-    row = _source(request, source_name, Role.OPERATOR)
+    row = _find_source(request, source_name, Role.OPERATOR)
     require_all_tables(request, row)
     return _act(
         request,
@@ -265,12 +267,12 @@ def drop_slot(
 
     `confirm` is the slot's name.
     """
-    slot = _slot(request, source_name, slot_name)
+    slot = _find_slot(request, source_name, slot_name)
     require_all_tables(request, slot.source)
-    how: dict[str, Any] = {"keep_record": asked.record == "keep",
-                           "leave_on_source": asked.leave_on_source}  # fmt: skip
-    return _act(request, asked, lambda: dropping.plan_drop(slot, **how),
-                lambda by: dropping.drop_slot(slot, **how, by=by))  # fmt: skip
+    options: dict[str, Any] = {"keep_record": asked.record == "keep",
+                               "leave_on_source": asked.leave_on_source}  # fmt: skip
+    return _act(request, asked, lambda: dropping.plan_drop(slot, **options),
+                lambda by: dropping.drop_slot(slot, **options, by=by))  # fmt: skip
 
 
 @page(role=ADMIN, of={"name": None})
@@ -279,33 +281,33 @@ def change_credentials(
     request: HttpRequest, name: str, asked: CredentialsAsked
 ) -> dict[str, object]:
     """Test the credentials on the same server and database, then store them sealed."""
-    row = _source(request, name, Role.ADMIN)
-    new = Credentials(dsn=asked.dsn, user=asked.user, password=asked.password,
-                      password_ref=asked.password_ref)  # fmt: skip
+    row = _find_source(request, name, Role.ADMIN)
+    new_credentials = Credentials(dsn=asked.dsn, user=asked.user, password=asked.password,
+                                  password_ref=asked.password_ref)  # fmt: skip
     return _act(request, asked, lambda: plan_credentials(row),
-                lambda by: set_credentials(row, new, by=by))  # fmt: skip
+                lambda by: set_credentials(row, new_credentials, by=by))  # fmt: skip
 
 
 @page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/move", summary="Move a source to another address")
 def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[str, object]:
     """Move the source; if it is another cluster, `confirm` is the source's name."""
-    row = _source(request, name, Role.ADMIN)
-    tried: list[Move] = []
+    row = _find_source(request, name, Role.ADMIN)
+    moves: list[Move] = []
 
     def plan() -> Plan:
         keep = asked.keep_password
-        tried.append(plan_move(row, asked.dsn, asked.password_ref, keep_password=keep))
-        return tried[0].act
+        moves.append(plan_move(row, asked.dsn, asked.password_ref, keep_password=keep))
+        return moves[0].act
 
-    return _act(request, asked, plan, lambda by: carry_out_move(row, tried[0], by=by))
+    return _act(request, asked, plan, lambda by: carry_out_move(row, moves[0], by=by))
 
 
 @page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/rename", summary="Rename a source")
 def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, object]:
     """Rename the source and keep its record."""
-    row = _source(request, name, Role.ADMIN)
+    row = _find_source(request, name, Role.ADMIN)
     return _act(request, asked, lambda: plan_rename(row, asked.name),
                 lambda by: rename_source(row, asked.name, by=by))  # fmt: skip
 
@@ -314,11 +316,11 @@ def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, obj
 @acts("/sources/{name}/remove", summary="Remove a source")
 def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, object]:
     """Remove the source; `confirm` is the source's name."""
-    row = _source(request, name, Role.ADMIN)
-    how: dict[str, Any] = {"with_slots": asked.with_slots,
-                           "leave_on_source": asked.leave_on_source}  # fmt: skip
-    return _act(request, asked, lambda: plan_remove(row, **how),
-                lambda by: remove_source(row, **how, by=by))  # fmt: skip
+    row = _find_source(request, name, Role.ADMIN)
+    options: dict[str, Any] = {"with_slots": asked.with_slots,
+                               "leave_on_source": asked.leave_on_source}  # fmt: skip
+    return _act(request, asked, lambda: plan_remove(row, **options),
+                lambda by: remove_source(row, **options, by=by))  # fmt: skip
 
 
 def _act(
@@ -329,36 +331,36 @@ def _act(
     try:
         act = plan()
         if asked.dry_run:
-            return {**_as_seen(act), "done": False}
+            return {**_visible_json(act), "done": False}
         act.check_typed(asked.confirm)
         do(request.user.get_username())
     except Problem as error:
         raise BadRequest(error.cause, error.remedy) from None
-    return {**_as_seen(act), "done": True}
+    return {**_visible_json(act), "done": True}
 
 
-def _as_seen(act: Plan) -> dict[str, object]:
-    seen: dict[str, object] = seen_statements(json_of(act), reading_session().visibility)
-    return seen
+def _visible_json(act: Plan) -> dict[str, object]:
+    visible: dict[str, object] = seen_statements(json_of(act), reading_session().visibility)
+    return visible
 
 
-def _source(request: HttpRequest, name: str, role: Role) -> Source:
-    found = Source.objects.filter(name=name).first()
-    if found is None or not sees_source(request.user, found.pk):
+def _find_source(request: HttpRequest, name: str, role: Role) -> Source:
+    row = Source.objects.filter(name=name).first()
+    if row is None or not sees_source(request.user, row.pk):
         raise Http404(f"there is no source {name!r}: see /api/v1/sources")
-    if not may(request.user, role, found.pk):
+    if not may(request.user, role, row.pk):
         raise PermissionDenied(f"this needs the role {role.word}")
-    return found
+    return row
 
 
-def _slot(
+def _find_slot(
     request: HttpRequest, source_name: str, slot_name: str, role: Role = Role.OPERATOR
 ) -> Slot:
-    _source(request, source_name, role)
+    _find_source(request, source_name, role)
     return slot_named(f"{source_name}/{slot_name}")
 
 
-def _facts(row: Source) -> dict[str, object]:
+def _source_json(row: Source) -> dict[str, object]:
     return {
         "name": row.name,
         "conninfo": row.conninfo,

@@ -62,14 +62,18 @@ class Readers:
         application, origin, pid = "", "", None
         if server.active:
             application, pid = server.text("application_name"), server.number("active_pid")
-            who = (server.text("usename"), server.text("client_addr"))
-            origin = " from ".join(word for word in who if word)
-        found = [one for one in self._by_slot[server.name] if one[1] != server.source.name]
+            origin_parts = (server.text("usename"), server.text("client_addr"))
+            origin = " from ".join(part for part in origin_parts if part)
+        candidates = [
+            candidate
+            for candidate in self._by_slot[server.name]
+            if candidate[1] != server.source.name
+        ]
         if ours:
             return SlotReader(name="replview", pid=pid, origin=origin)
-        if len(found) == 1:
+        if len(candidates) == 1:
             # A subscription reports its slot's name, but not its publisher.
-            subscription, source = found[0]
+            subscription, source = candidates[0]
             return SlotReader(name=subscription, kind=f"subscription of {source}", pid=pid,
                               origin=origin, inferred=application != subscription)  # fmt: skip
         kind = "standby or archiver" if server.physical and application else ""
@@ -130,14 +134,14 @@ class SourcePage:
     @property
     def siblings(self) -> list[SourceView]:
         """Return the other sources of the same cluster."""
-        return [one for one in self.cluster.sources if one is not self.view]
+        return [source for source in self.cluster.sources if source is not self.view]
 
 
 def build_page(fleet: Fleet, source: Source) -> SourcePage:
     """Build the page of a source from the fleet's state."""
-    view = next(one for one in fleet.sources if one.source.pk == source.pk)
-    cluster = next(one for one in clusters_of(fleet) if view in one.sources)
-    server = next(one for one in cluster.servers if view in one.sources)
+    view = next(candidate for candidate in fleet.sources if candidate.source.pk == source.pk)
+    cluster = next(candidate for candidate in clusters_of(fleet) if view in candidate.sources)
+    server = next(candidate for candidate in cluster.servers if view in candidate.sources)
     look = SourceLook.objects.filter(source=source).only("holders").first()
     database = str(((look.holders if look else None) or {}).get("database") or "")
     readers = Readers()
@@ -148,7 +152,7 @@ def build_page(fleet: Fleet, source: Source) -> SourcePage:
         database=database,
         credentials=credentials_words(source),
         ours=[OurSlot(view=slot, reader=readers.of(slot.server, ours=True)) for slot in view.slots],
-        others=[_other(one, readers, database, fleet.now) for one in view.others],
+        others=[_other_slot(other, readers, database, fleet.now) for other in view.others],
         feeds=feeds_of(fleet).get(source.name, []),
         subscriptions=read_subscriptions({source.pk: source}, fleet.now),
     )
@@ -163,17 +167,17 @@ def credentials_words(source: Source) -> str:
         return f"a password in the {'variable' if kind == 'env' else 'file'} {place}"
     if source.sealed_password:
         return "a password, encrypted with this instance's key"
-    for word, place in (
+    for parameter, place in (
         ("service=", "a service file of replview's user"),
         ("passfile=", "a password file of replview's user"),
         ("sslcert=", "a client certificate"),
     ):
-        if word in source.conninfo:
+        if parameter in source.conninfo:
             return place
     return "no password: pg_hba.conf, or ~/.pgpass of replview's user"
 
 
-def _other(view: OtherView, readers: Readers, database: str, now: datetime) -> OtherSlot:
+def _other_slot(view: OtherView, readers: Readers, database: str, now: datetime) -> OtherSlot:
     server = view.server
     # Trust only a recent sample: the slot may be read again since an old one.
     unread = server.active is False and server.fresh(now) and not server.synced
