@@ -55,20 +55,20 @@ class PeekForm:
         """Return the choices for the most seconds to read."""
         return SECONDS
 
-    def keep_bounds(self, sent: QueryDict) -> None:
+    def keep_bounds(self, params: QueryDict) -> None:
         """Select the bounds that an address names; ignore values that are no choice."""
-        self.changes = _one_of(sent.get("changes"), CHANGES) or self.changes
-        self.seconds = _one_of(sent.get("seconds"), SECONDS) or self.seconds
+        self.changes = _parse_choice(params.get("changes"), CHANGES) or self.changes
+        self.seconds = _parse_choice(params.get("seconds"), SECONDS) or self.seconds
 
 
-def read_form(form: PeekForm, sent: QueryDict) -> dict[str, Any] | None:
+def read_form(form: PeekForm, params: QueryDict) -> dict[str, Any] | None:
     """Return the answers as arguments of ``jobs.peeks.request``; None and ``form.error`` if bad."""
-    form.changes = _one_of(sent.get("changes"), CHANGES)
-    form.seconds = _one_of(sent.get("seconds"), SECONDS)
+    form.changes = _parse_choice(params.get("changes"), CHANGES)
+    form.seconds = _parse_choice(params.get("seconds"), SECONDS)
     options: dict[str, Any] = {}
     if form.asks_publications:
-        asked = sent.getlist("publication")
-        form.chosen = [name for name in form.place.publications if name in asked]
+        requested = params.getlist("publication")
+        form.chosen = [name for name in form.place.publications if name in requested]
         if not form.chosen:
             form.error = "Choose at least one publication: pgoutput sends nothing without one."
             return None
@@ -80,6 +80,6 @@ def read_form(form: PeekForm, sent: QueryDict) -> dict[str, Any] | None:
     return {"options": options, "max_changes": form.changes, "max_seconds": form.seconds}
 
 
-def _one_of(text: str | None, choices: tuple[int, ...]) -> int:
+def _parse_choice(text: str | None, choices: tuple[int, ...]) -> int:
     """Return the choice with that text; 0 if there is none."""
     return next((choice for choice in choices if str(choice) == text), 0)

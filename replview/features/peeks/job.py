@@ -25,7 +25,7 @@ from replview.store.secrets import SecretKeyChanged
 log = logging.getLogger(__name__)
 
 #: Most peeks at the same time in one process; each uses a backend of its source.
-_AT_ONCE = 2
+_MOST_PEEKS = 2
 #: Time limit for reading the slot from the source's catalog.
 _CATALOG_SECONDS = 5.0
 
@@ -33,7 +33,7 @@ _CATALOG_SECONDS = 5.0
 def carry_out(peek: SlotPeek) -> None:
     """Peek, and store the result or the reason of a failure."""
     try:
-        found = peek_into(peek)
+        result = peek_into(peek)
     except SourceProblem as error:
         _fail(peek, error)
     except (DSNError, SecretKeyChanged) as error:
@@ -43,7 +43,7 @@ def carry_out(peek: SlotPeek) -> None:
         cause = f"replview failed during the peek ({type(error).__name__})"
         _fail(peek, SourceProblem("internal", cause, "See the log of the tasks worker"))
     else:
-        peeks.finish(peek, without_masked(found, peek.source, ingest_alone=True))
+        peeks.finish(peek, without_masked(result, peek.source, ingest_alone=True))
 
 
 def _fail(peek: SlotPeek, trouble: SourceProblem) -> None:
@@ -60,13 +60,13 @@ def without_masked(
     name of its table is masked under all names that the table had.
     """
     rules = current_rules()
-    own: dict[str, set[str]] = {}
+    rule_columns: dict[str, set[str]] = {}
     for slot in Slot.objects.filter(source=source):
         for table, columns in (slot.column_rules or {}).items():
-            own.setdefault(table, set()).update(columns)
-    if not rules and not own:
+            rule_columns.setdefault(table, set()).update(columns)
+    if not rules and not rule_columns:
         return result
-    called = cache(partial(names_had, reading_session(), source.pk))
+    names_of_table = cache(partial(names_had, reading_session(), source.pk))
     changes = []
     for change in result.get("first_changes") or []:
         schema, table = str(change.get("schema") or ""), str(change.get("table") or "")
@@ -74,16 +74,18 @@ def without_masked(
         names = {name for image in images if isinstance(image, dict) for name in image}
         shape = [NamedColumn(str(name), None) for name in names]
         hidden: set[str] = set()
-        for each in called(schema, table):
-            masked = masked_by(rules, source.pk, *each, shape)
-            hidden |= {n for n, when in masked.items() if when == "ingest" or not ingest_alone}
-            hidden |= own.get(".".join(each), set())
-        seen = {
+        for table_name in names_of_table(schema, table):
+            masked = masked_by(rules, source.pk, *table_name, shape)
+            hidden |= {
+                column for column, stage in masked.items() if stage == "ingest" or not ingest_alone
+            }
+            hidden |= rule_columns.get(".".join(table_name), set())
+        visible = {
             side: masked_image(image, hidden)
             for side, image in zip(("old", "new", "key"), images, strict=True)
             if isinstance(image, dict)
         }
-        changes.append({**change, **seen})
+        changes.append({**change, **visible})
     return {**result, "first_changes": changes}
 
 
@@ -103,11 +105,11 @@ def peek_into(peek: SlotPeek) -> dict[str, object]:
 def _plugin(conninfo: str, slot_name: str) -> str:
     """Return the slot's current plugin. Raises ``SourceProblem`` if the slot cannot be peeked."""
     with reading(conninfo, deadline_seconds=_CATALOG_SECONDS) as connection:
-        place = read_place(connection)
-    slot = place.slot(slot_name)
+        server = read_place(connection)
+    slot = server.slot(slot_name)
     if slot is None:
         raise SourceProblem("no_such_slot", f"the server has no slot {slot_name}", "See its slots")
-    if refusal := place.refusal(slot):
+    if refusal := server.refusal(slot):
         raise SourceProblem(
             "not_peekable",
             f"slot {slot_name} cannot be peeked: {refusal}",
@@ -121,6 +123,6 @@ KIND = peeks.rows.served(
     name="peek",
     run=lambda peek, stop: carry_out(peek),
     recover=peeks.fail_abandoned,
-    at_once=_AT_ONCE,
+    at_once=_MOST_PEEKS,
     abandoned=True,
 )

@@ -119,22 +119,22 @@ class PeekResultPage:
 
 def server_slots_page(source: Source) -> ServerSlotsPage:
     """Read all slots of the source's server, whether replview reads them or not."""
-    place, trouble = _read_place(source)
-    ours = set(Slot.objects.filter(source=source).values_list("name", flat=True))
+    server, trouble = _read_server(source)
+    own_names = set(Slot.objects.filter(source=source).values_list("name", flat=True))
     rows = tuple(
         ServerSlotRow(
             slot=slot,
-            ours=slot.slot_name in ours and slot.database == place.database,
-            refusal=place.refusal(slot),
+            ours=slot.slot_name in own_names and slot.database == server.database,
+            refusal=server.refusal(slot),
         )
         for slot in sorted(
-            place.slots, key=lambda slot: (-(slot.retained_wal_bytes or -1), slot.slot_name)
+            server.slots, key=lambda slot: (-(slot.retained_wal_bytes or -1), slot.slot_name)
         )
-    ) if place else ()  # fmt: skip
+    ) if server else ()  # fmt: skip
     return ServerSlotsPage(
         source=source,
         sentence=_server_sentence(source, trouble, rows),
-        place=place,
+        place=server,
         trouble=trouble,
         rows=rows,
         looked_at=timezone.now(),
@@ -144,18 +144,18 @@ def server_slots_page(source: Source) -> ServerSlotsPage:
 
 def peek_form_page(source: Source, slot_name: str) -> PeekFormPage:
     """Read what a peek into the slot would cost, with the form's initial choices."""
-    place, trouble = _read_place(source)
-    slot = place.slot(slot_name) if place else None
-    refusal = place.refusal(slot) if place and slot else ""
+    server, trouble = _read_server(source)
+    slot = server.slot(slot_name) if server else None
+    refusal = server.refusal(slot) if server and slot else ""
     form = None
-    if place is not None and slot is not None:
-        ours = Slot.objects.filter(source=source, name=slot_name).first()
-        form = PeekForm(place, slot, list(ours.publications) if ours else [])
+    if server is not None and slot is not None:
+        own_slot = Slot.objects.filter(source=source, name=slot_name).first()
+        form = PeekForm(server, slot, list(own_slot.publications) if own_slot else [])
     return PeekFormPage(
         source=source,
         slot_name=slot_name,
         sentence=_form_sentence(slot_name, slot, trouble, refusal),
-        place=place,
+        place=server,
         trouble=trouble,
         slot=slot,
         refusal=refusal,
@@ -183,25 +183,25 @@ def failed_page(peek: SlotPeek) -> PeekFailedPage:
         title=f"The peek into {peek.slot_name} failed.",
         cause=f"{capfirst(peek.problem_cause)}.",
     )
-    return PeekFailedPage(peek=peek, sentence=sentence, again=_again(peek))
+    return PeekFailedPage(peek=peek, sentence=sentence, again=_form_url(peek))
 
 
 def result_page(peek: SlotPeek) -> PeekResultPage:
     """Build the page of a peek's result, without values that the account may not see."""
-    found = PeekResult(seen_sizes(peek.result or {}))
-    bound = found.not_looked_at(peek.max_changes, peek.max_seconds)
+    result = PeekResult(seen_sizes(peek.result or {}))
+    bound = result.not_looked_at(peek.max_changes, peek.max_seconds)
     return PeekResultPage(
         peek=peek,
         sentence=Sentence(
             level="look" if bound else "idle",
-            title=found.title,
-            cause=found.cause,
+            title=result.title,
+            cause=result.cause,
             next="raise the limits to see all." if bound else "",
         ),
-        again=_again(peek),
-        found=found,
-        tables=tuple((table, counts_words(table)) for table in found.tables),
-        groups=tuple(groups_of(found.result.get("first_changes") or [], peek.source_id)),
+        again=_form_url(peek),
+        found=result,
+        tables=tuple((table, counts_words(table)) for table in result.tables),
+        groups=tuple(groups_of(result.result.get("first_changes") or [], peek.source_id)),
         bound=bound,
     )
 
@@ -221,10 +221,10 @@ def _server_sentence(
             next="add one, or read again.",
         )
     peekable = refusals.count("")
-    can = f"{peekable} can be peeked" if peekable else "none can be peeked"
+    peekable_words = f"{peekable} can be peeked" if peekable else "none can be peeked"
     return Sentence(
         level="idle",
-        title=f"{plural(len(refusals), 'slot')} on this server, {can}.",
+        title=f"{plural(len(refusals), 'slot')} on this server, {peekable_words}.",
         cause="A peek decodes what waits and does not advance the slot.",
         next="choose an idle one." if peekable else "",
     )
@@ -271,14 +271,14 @@ def _progress_sentence(peek: SlotPeek, seconds: float) -> Sentence:
     )
 
 
-def _again(peek: SlotPeek) -> str:
+def _form_url(peek: SlotPeek) -> str:
     """Return the address of the form with the bounds of this peek."""
     address = reverse("peek-ask", args=[peek.source.name, peek.slot_name])
     bounds = {"changes": peek.max_changes, "seconds": f"{peek.max_seconds:g}"}
     return f"{address}?{urlencode(bounds)}"
 
 
-def _read_place(source: Source) -> tuple[PeekableServer | None, SourceProblem | None]:
+def _read_server(source: Source) -> tuple[PeekableServer | None, SourceProblem | None]:
     """Return the server's slots, or the problem that prevented reading them."""
     try:
         with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:

@@ -19,8 +19,8 @@ from replview.ui.component_html import grade_kind
 
 NO_BREAK = "\u00a0"
 #: A peek calls a streamed transaction that has not ended open; pages call it streaming.
-_STATES = {"open": Transaction.State.STREAMING.value}
-_LETTERS = {word: letter for letter, word in OPERATIONS.items()}
+_PAGE_STATES = {"open": Transaction.State.STREAMING.value}
+_LETTER_OF_OPERATION = {word: letter for letter, word in OPERATIONS.items()}
 _OWN_FIELDS = ("cascade", "restart_identity", "prefix", "content", "content_base64",
                "transactional")  # fmt: skip
 
@@ -63,7 +63,7 @@ class PeekResult:
     def __init__(self, result: Mapping[str, Any]) -> None:
         self.result = result
         self.tables: list[dict[str, Any]] = list(result.get("tables") or [])
-        self.waiting = [_waiting(row) for row in result.get("listed") or []]
+        self.waiting = [_waiting_row(row) for row in result.get("listed") or []]
         self.unknown = [str(sentence) for sentence in result.get("unknown") or []]
         self.oldest = moment(result.get("oldest_commit"))
         self.newest = moment(result.get("newest_commit"))
@@ -106,9 +106,9 @@ class PeekResult:
         prepared = self.number("prepared")
         if prepared:
             parts.append(f"{count_words(prepared)} prepared")
-        what = ", ".join(parts)
-        looked = f"took {self.seconds}, slot not advanced."
-        return f"{what}; {looked}" if what else f"{looked[:1].upper()}{looked[1:]}"
+        facts = ", ".join(parts)
+        duration = f"took {self.seconds}, slot not advanced."
+        return f"{facts}; {duration}" if facts else f"{duration[:1].upper()}{duration[1:]}"
 
     @property
     def seconds(self) -> str:
@@ -126,20 +126,20 @@ class PeekResult:
             case _:
                 return "" if self.complete else "The peek ended before the end of the slot."
         until = self.result.get("until_lsn")
-        place = f" at {until}" if until else ""
-        return f"The peek stopped at its limit of {bound}{place}: later changes were not read."
+        position = f" at {until}" if until else ""
+        return f"The peek stopped at its limit of {bound}{position}: later changes were not read."
 
 
 def moment(value: object) -> datetime | None:
     """Parse a time of the result; a time without a zone is UTC, and None stands for no time."""
     try:
-        found = datetime.fromisoformat(value if isinstance(value, str) else "")
+        time = datetime.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _waiting(row: Mapping[str, Any]) -> WaitingRow:
+def _waiting_row(row: Mapping[str, Any]) -> WaitingRow:
     gid, xid = row.get("gid"), row.get("xid")
     tables = [
         str(table.get("table", "unknown")) if isinstance(table, Mapping) else str(table)
@@ -148,7 +148,7 @@ def _waiting(row: Mapping[str, Any]) -> WaitingRow:
     return WaitingRow(
         name=str(gid or xid or "unknown"),
         is_gid=bool(gid),
-        state=_STATES.get(str(row.get("state")), str(row.get("state") or "unknown")),
+        state=_PAGE_STATES.get(str(row.get("state")), str(row.get("state") or "unknown")),
         commit_lsn=row.get("commit_lsn"),
         commit_time=moment(row.get("commit_time")),
         changes=row.get("changes"),
@@ -194,21 +194,21 @@ def groups_of(changes: Iterable[Mapping[str, Any]], source_id: int) -> list[Chan
     groups: list[ChangeGroup] = []
     for number, change in enumerate(changes, start=1):
         xid = change.get("gid") or change.get("xid")
-        who = str(change.get("actor") or ""), str(change.get("actor_grade") or "")
-        group = ChangeGroup("" if xid is None else str(xid), *who)
+        actor_and_grade = str(change.get("actor") or ""), str(change.get("actor_grade") or "")
+        group = ChangeGroup("" if xid is None else str(xid), *actor_and_grade)
         if not groups or replace(groups[-1], blocks=[]) != group:
             groups.append(group)
-        row = seen_peeked(_row(change, number), source_id, visibility)
+        row = seen_peeked(_change_row(change, number), source_id, visibility)
         groups[-1].blocks += blocks_of([row])
     return groups
 
 
-def _row(change: Mapping[str, Any], number: int) -> ChangeRow:
+def _change_row(change: Mapping[str, Any], number: int) -> ChangeRow:
     """Return a change of the result as a row of the store, as far as it is known.
 
     The row has no transaction id and no key hash, so nothing is derived from the record.
     """
-    op = _LETTERS.get(str(change.get("op")), "M")
+    op = _LETTER_OF_OPERATION.get(str(change.get("op")), "M")
     old, new = _image(change.get("old")), _image(change.get("new"))
     if op in "TM":
         new = {name: change[name] for name in _OWN_FIELDS if name in change}

@@ -41,9 +41,9 @@ def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
         answers = read_form(page.form, request.POST)
         if answers is not None:
             by = request.user.get_username()
-            found = peeks.request(source, slot_name, by=by, **answers)
+            requested = peeks.request(source, slot_name, by=by, **answers)
             note(Action.VIEWED_ROWS, subject=f"what waits in {slot_name}", source_id=source.pk)
-            return redirect("peek", peek_id=found.pk)
+            return redirect("peek", peek_id=requested.pk)
         status = 422
     return render(request, "peeks/ask.html", {"page": page}, status=status)
 
