@@ -46,24 +46,24 @@ class StoreOut(Schema):
 @router.get("/store", response=StoreOut, summary="The store's size and forecast")
 def store(request: HttpRequest) -> dict[str, object]:
     """Return the store's size, the forecast of when it is full, and the retention of each slot."""
-    found = forecast()
+    store_forecast = forecast()
     budget, protect = store_size.chosen()
-    rate = found.rate
+    rate = store_forecast.rate
     return {
-        "size_bytes": found.size_bytes,
+        "size_bytes": store_forecast.size_bytes,
         "budget_bytes": budget,
         "protect": protect,
-        "free_bytes": found.free_bytes,
-        "fills": found.of,
-        "room_bytes": found.room_bytes,
+        "free_bytes": store_forecast.free_bytes,
+        "fills": store_forecast.of,
+        "room_bytes": store_forecast.room_bytes,
         "bytes_per_day": None if rate is None else rate.bytes_per_day,
-        "days_left": found.days_left(rate),
-        "days_left_at_last_day": found.days_left(found.day),
-        "slots": [_kept(forecast) for forecast in slot_forecasts()],
+        "days_left": store_forecast.days_left(rate),
+        "days_left_at_last_day": store_forecast.days_left(store_forecast.day),
+        "slots": [_slot_json(forecast) for forecast in slot_forecasts()],
     }
 
 
-def _kept(forecast: SlotForecast) -> dict[str, object]:
+def _slot_json(forecast: SlotForecast) -> dict[str, object]:
     days = days_of(forecast.slot.pk)
     return {
         "slot": str(forecast.slot),

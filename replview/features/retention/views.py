@@ -67,10 +67,14 @@ class StorePage:
     @property
     def rates(self) -> list[str]:
         """Return the growth over a week and over the last day in words; empty when unknown."""
-        found = self.forecast
-        rates = [rate for rate in dict.fromkeys((found.week, found.day)) if rate is not None]
-        left = {rate: found.days_left(rate) for rate in rates}
-        full = {rate: f": full in {days_words(n)}" for rate, n in left.items() if n is not None}
+        forecast = self.forecast
+        rates = [rate for rate in dict.fromkeys((forecast.week, forecast.day)) if rate is not None]
+        days_left = {rate: forecast.days_left(rate) for rate in rates}
+        full = {
+            rate: f": full in {days_words(days)}"
+            for rate, days in days_left.items()
+            if days is not None
+        }
         return [rate_of(rate) + full.get(rate, "") for rate in rates]
 
 
@@ -81,16 +85,16 @@ def page_of(
     store = measure()
     size = store.budget_bytes
     slots = Slot.objects.select_related("source").annotate(since=Min("incarnations__started_at"))
-    begins, full = kept_since(reading_session()), forecast()
-    forecasts = {one.slot.pk: one for one in slot_forecasts()}
+    begins, store_forecast = kept_since(reading_session()), forecast()
+    forecasts = {slot_forecast.slot.pk: slot_forecast for slot_forecast in slot_forecasts()}
     return StorePage(
-        forecast=full,
+        forecast=store_forecast,
         slots=[forecasts[slot.pk] for slot in slots if slot.pk in forecasts],
         how=how_words(all_alike()),
         store=store,
-        level=_level(store, full),
+        level=_level(store, store_forecast),
         title=f"The store occupies {bytes_words(store.size_bytes)}.",
-        cause=_cause(store, full),
+        cause=_cause(store, store_forecast),
         sacrifice=order_of_sacrifice(size, store.protect),
         kept=[
             (slot, max(slot.since, begins.get(slot.pk) or slot.since) if slot.since else None)
@@ -103,24 +107,26 @@ def page_of(
     )
 
 
-def _level(store: StoreSize, found: Forecast) -> str:
-    share, days = store.share or 0.0, found.disk_days
+def _level(store: StoreSize, forecast: Forecast) -> str:
+    share, days = store.share or 0.0, forecast.disk_days
     if share >= 1 or (days is not None and days < 1):
         return "now"
     return "look" if share >= _LOOK_FROM or (days is not None and days < _LOOK_DAYS) else "ok"
 
 
-def _cause(store: StoreSize, found: Forecast) -> str:
-    known = found.week is not None or found.day is not None
-    full = f" {full_sentence(found)}" if known and found.room_bytes is not None else ""
+def _cause(store: StoreSize, forecast: Forecast) -> str:
+    rate_known = forecast.week is not None or forecast.day is not None
+    full_words = (
+        f" {full_sentence(forecast)}" if rate_known and forecast.room_bytes is not None else ""
+    )
     if store.share is None or store.budget_bytes is None:
-        return full.strip() or "It has no budget: it may grow until its disk is full."
+        return full_words.strip() or "It has no budget: it may grow until its disk is full."
     share = f"{100 * store.share:.0f} % of its budget of {bytes_words(store.budget_bytes)}"
     if store.share >= 1:
         return f"That is {share}. {store.stuck}".rstrip()
-    if not full:
+    if not full_words:
         return f"That is {share}; how long that lasts is unknown yet."
-    return f"That is {share}.{full}"
+    return f"That is {share}.{full_words}"
 
 
 @page(POST, role=ADMIN)
@@ -134,9 +140,9 @@ def choose(request: HttpRequest) -> HttpResponse:
         if target != archive.chosen().target:
             try_target(target)
     except ValueError as error:
-        return _refused(request, form, str(error))
+        return _show_refusal(request, form, str(error))
     except Refused as refused:
-        return _refused(request, form, f"{refused.cause}. {refused.remedy}")
+        return _show_refusal(request, form, f"{refused.cause}. {refused.remedy}")
     by, shown = request.user.get_username(), ArchiveForm.now()
     # The form shows rounded values, so write only a value that differs from the shown one.
     if form.after_hours != shown.after_hours:
@@ -144,29 +150,29 @@ def choose(request: HttpRequest) -> HttpResponse:
     if form.every_hours != shown.every_hours:
         choose_number("every_seconds", every_seconds, by)
     choose_target(target, by)
-    return _back()
+    return _back_to_archive()
 
 
 @page(POST, role=ADMIN)
 def now(request: HttpRequest) -> HttpResponse:
     """Request that everything stored be archived as soon as a worker is free."""
     ask_now(request.user.get_username())
-    return _back()
+    return _back_to_archive()
 
 
 @page(POST, role=ADMIN)
 def off(request: HttpRequest) -> HttpResponse:
     """Switch the archive off."""
     switch_off(request.user.get_username())
-    return _back()
+    return _back_to_archive()
 
 
-def _refused(request: HttpRequest, form: ArchiveForm, why: str) -> HttpResponse:
-    form.error = f"{why[:1].upper()}{why[1:].rstrip('.')}."
+def _show_refusal(request: HttpRequest, form: ArchiveForm, reason: str) -> HttpResponse:
+    form.error = f"{reason[:1].upper()}{reason[1:].rstrip('.')}."
     return render(request, "retention/store.html", {"page": page_of(form=form)}, status=422)
 
 
-def _back() -> HttpResponse:
+def _back_to_archive() -> HttpResponse:
     return redirect(f"{reverse('store')}#archive")
 
 
@@ -178,24 +184,24 @@ def store(request: HttpRequest) -> HttpResponse:
     budget = request.POST.get("budget", "").strip()[:40]
     protect = request.POST.get("protect", "")
     try:
-        size = _size(budget)
+        budget_bytes = _parse_budget(budget)
         if protect not in Slot.Protect.values:
             raise ValueError("choose what to protect at the budget")
     except ValueError as error:
-        why = str(error)
-        page = page_of(typed=budget, error=f"{why[:1].upper()}{why[1:]}.")
+        reason = str(error)
+        page = page_of(typed=budget, error=f"{reason[:1].upper()}{reason[1:]}.")
         return render(request, "retention/store.html", {"page": page}, status=422)
     by = request.user.get_username()
     # The form shows rounded values, so write only a value that differs from the shown one.
-    chosen = instance_settings.read("store.budget_bytes", None)
-    if not isinstance(chosen, int) or budget != size_words(chosen):
-        instance_settings.write("store.budget_bytes", size, by)
+    stored_bytes = instance_settings.read("store.budget_bytes", None)
+    if not isinstance(stored_bytes, int) or budget != size_words(stored_bytes):
+        instance_settings.write("store.budget_bytes", budget_bytes, by)
     instance_settings.write("store.protect", protect, by)
     note(Action.CHANGED_SETTINGS, subject=f"the store's budget: {budget or 'none'}, {protect}")
     return redirect("store")
 
 
-def _size(text: str) -> int | None:
+def _parse_budget(text: str) -> int | None:
     if text.lower() in ("", "none"):
         return None
     size = parse_size(text)
