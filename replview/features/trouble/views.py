@@ -22,7 +22,13 @@ from replview.ui.sentence import Sentence
 #: The demo's own source and slot.
 _SOURCE, _SLOT = "shop", "replview"
 
-_K = AlertRule.Kind
+_Kind = AlertRule.Kind
+
+_SLOT_LINK = ("its slot", "slot", (_SOURCE, _SLOT))
+_SLOTS_LINK = ("all slots", "slots", ())
+_LAG_LINK = ("lag over time", "lag", ())
+_ALERTS_LINK = ("alerts", "alerts", ())
+_IN_FLIGHT_LINK = ("what is in flight", "in-flight", ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,75 +46,69 @@ class TroubleText:
     ends: str
 
 
-_SLOT_PAGE = ("its slot", "slot", (_SOURCE, _SLOT))
-_SLOTS = ("all slots", "slots", ())
-_LAG = ("lag over time", "lag", ())
-_ALERTS = ("alerts", "alerts", ())
-_FLIGHT = ("what is in flight", "in-flight", ())
-
-WORDS: dict[str, TroubleText] = {
+TROUBLE_TEXTS: dict[str, TroubleText] = {
     "paused-receiver": TroubleText(
         title="Pause the receiver",
         about="The process that reads the slot is stopped by a signal. To the server it is still "
         "connected; its heartbeat stops, and the slot retains WAL.",
-        kinds=(_K.RECEIVER_DOWN,),
-        look=(_SLOT_PAGE, _LAG, _ALERTS),
+        kinds=(_Kind.RECEIVER_DOWN,),
+        look=(_SLOT_LINK, _LAG_LINK, _ALERTS_LINK),
         ends="it continues where it stopped: nothing is lost.",
     ),
     "prepared-transaction": TroubleText(
         title="Leave a prepared transaction",
         about="Two notes are prepared as trouble_forgotten, and never committed or rolled back. It "
         "holds WAL, locks and vacuum.",
-        kinds=(_K.PREPARED_AGE,),
-        look=(_FLIGHT, _SLOT_PAGE, _ALERTS),
+        kinds=(_Kind.PREPARED_AGE,),
+        look=(_IN_FLIGHT_LINK, _SLOT_LINK, _ALERTS_LINK),
         ends="it is rolled back.",
     ),
     "long-transaction": TroubleText(
         title="Leave a transaction open",
         about="A session writes a note and then waits, idle in transaction. Every slot must keep "
         "WAL from its beginning on.",
-        kinds=(_K.LONG_TRANSACTION,),
-        look=(_FLIGHT, _SLOT_PAGE, _ALERTS),
+        kinds=(_Kind.LONG_TRANSACTION,),
+        look=(_IN_FLIGHT_LINK, _SLOT_LINK, _ALERTS_LINK),
         ends="it is rolled back, its session closed.",
     ),
     "flood": TroubleText(
         title="Flood it",
         about="The whole price list is repriced, again and again, faster than it can be stored. "
         "The slot retains up to about 24 MB; at most 300 MB are written.",
-        kinds=(_K.RETAINED_WAL, _K.LAG),
-        look=(_LAG, _SLOT_PAGE, _ALERTS),
+        kinds=(_Kind.RETAINED_WAL, _Kind.LAG),
+        look=(_LAG_LINK, _SLOT_LINK, _ALERTS_LINK),
         ends="it ends when the receiver has caught up.",
     ),
     "idle-slot": TroubleText(
         title="Forget a slot",
         about="A slot debezium_billing appears without a consumer, and retains 1.6 MB of WAL more "
         "every second.",
-        kinds=(_K.SLOT_INACTIVE,),
-        look=(_SLOTS, _LAG, _ALERTS),
+        kinds=(_Kind.SLOT_INACTIVE,),
+        look=(_SLOTS_LINK, _LAG_LINK, _ALERTS_LINK),
         ends="it is dropped.",
     ),
     "lost-slot": TroubleText(
         title="Lose a slot",
         about="A slot debezium_orders is left behind until the server removes WAL that it still "
         "needs: its limit is set low for a moment. replview's own slot is never in danger.",
-        kinds=(_K.SLOT_LOST,),
-        look=(_SLOTS, _LAG, _ALERTS),
+        kinds=(_Kind.SLOT_LOST,),
+        look=(_SLOTS_LINK, _LAG_LINK, _ALERTS_LINK),
         ends="it is dropped, the limit is as before.",
     ),
     "schema-change": TroubleText(
         title="Change a table",
         about="The table receipts gets a column cashier: whoever reads it downstream may not know "
         "it.",
-        kinds=(_K.SCHEMA_CHANGE,),
-        look=(("its relations", "relations", ()), _SLOT_PAGE, _ALERTS),
+        kinds=(_Kind.SCHEMA_CHANGE,),
+        look=(("its relations", "relations", ()), _SLOT_LINK, _ALERTS_LINK),
         ends="the column is dropped, which is one more change. The alert stays until it is seen.",
     ),
     "poison-change": TroubleText(
         title="Write a row that cannot be stored",
         about="The store refuses one row of audit_notes. The receiver stops before it, and skips "
         "nothing: somebody must decide.",
-        kinds=(_K.POISON_CHANGE,),
-        look=(_SLOT_PAGE, _LAG, _ALERTS),
+        kinds=(_Kind.POISON_CHANGE,),
+        look=(_SLOT_LINK, _LAG_LINK, _ALERTS_LINK),
         ends="the store accepts the row, and it is tried again.",
     ),
 }
@@ -127,7 +127,7 @@ class Card:
     @property
     def links(self) -> list[tuple[str, str]]:
         """Return label and address of each page that shows the trouble."""
-        return [(word, reverse(name, args=args)) for word, name, args in self.words.look]
+        return [(label, reverse(name, args=args)) for label, name, args in self.words.look]
 
     @property
     def level(self) -> str:
@@ -169,52 +169,59 @@ class TroublePage:
 def build_page() -> TroublePage:
     """Read the state of each trouble, with the alerts that it caused."""
     now = timezone.now()
-    known = troubles.read()
-    alerts = _alerts(known)
+    reports = troubles.read()
+    alerts = _alerts_by_trouble(reports)
     cards = tuple(
-        Card(trouble=one, words=WORDS[one.name], alerts=alerts[one.name], now=now) for one in known
+        Card(trouble=report, words=TROUBLE_TEXTS[report.name], alerts=alerts[report.name], now=now)
+        for report in reports
     )
     alive = troubles.maker_is_alive()
     return TroublePage(cards=cards, alive=alive, sentence=_sentence(cards, alive))
 
 
 def _sentence(cards: Sequence[Card], alive: bool) -> Sentence:
-    on = [card for card in cards if card.trouble.state != TroubleState.OFF]
+    active = [card for card in cards if card.trouble.state != TroubleState.OFF]
     if not alive:
         return Sentence(
             level="unknown",
             title="Troubles are not available.",
             cause="The demo's process for troubles does not answer; its log is logs/trouble.log.",
         )
-    if not on:
+    if not active:
         return Sentence(
             level="idle",
             title="No trouble now.",
             cause="This is a demo: nothing here can be harmed.",
             next="start one, and watch what replview shows.",
         )
-    firing = sum(len(card.alerts) for card in on)
+    firing = sum(len(card.alerts) for card in active)
     return Sentence(
         level="now" if firing else "look",
-        title=f"{plural(len(on), 'trouble')} now.",
+        title=f"{plural(len(active), 'trouble')} now.",
         cause=f"{plural(firing, 'alert')} firing." if firing else "No alert yet.",
     )
 
 
-def _alerts(known: list[Reported]) -> dict[str, list[Alert]]:
+def _alerts_by_trouble(reports: list[Reported]) -> dict[str, list[Alert]]:
     """Return, per trouble that is on, the firing alerts of its kinds since it was requested."""
-    on = [one for one in known if one.state != TroubleState.OFF and one.asked_at is not None]
-    kinds = {kind for one in on for kind in WORDS[one.name].kinds}
-    rows = Alert.objects.filter(state=Alert.State.FIRING, rule__kind__in=kinds)
-    rows = rows.select_related("rule").order_by("fired_at", "pk")
-    found: dict[str, list[Alert]] = defaultdict(list)
-    for one in on:
-        for row in rows:
-            began = one.asked_at if one.wanted else None
-            recent = began is None or (row.fired_at is not None and row.fired_at >= began)
-            if row.rule.kind in WORDS[one.name].kinds and recent:
-                found[one.name].append(row)
-    return found
+    active = [
+        report
+        for report in reports
+        if report.state != TroubleState.OFF and report.asked_at is not None
+    ]
+    kinds = {kind for report in active for kind in TROUBLE_TEXTS[report.name].kinds}
+    alerts = Alert.objects.filter(state=Alert.State.FIRING, rule__kind__in=kinds)
+    alerts = alerts.select_related("rule").order_by("fired_at", "pk")
+    alerts_by_trouble: dict[str, list[Alert]] = defaultdict(list)
+    for report in active:
+        for alert in alerts:
+            requested_at = report.asked_at if report.wanted else None
+            recent = requested_at is None or (
+                alert.fired_at is not None and alert.fired_at >= requested_at
+            )
+            if alert.rule.kind in TROUBLE_TEXTS[report.name].kinds and recent:
+                alerts_by_trouble[report.name].append(alert)
+    return alerts_by_trouble
 
 
 @page(GET, role=VIEWER, nav=Nav(group="Demo", label="Make trouble", icon="trouble"))
