@@ -101,7 +101,8 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         "it.",
         kinds=(_Kind.SCHEMA_CHANGE,),
         look=(("its relations", "relations", ()), _SLOT_LINK, _ALERTS_LINK),
-        ends="the column is dropped, which is one more change. The alert stays until it is seen.",
+        ends="the column is dropped, which is one more change. The alert ends ten minutes after "
+        "the last change, or when somebody marks it as seen.",
     ),
     "poison-change": TroubleText(
         title="Write a row that cannot be stored",

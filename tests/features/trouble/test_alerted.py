@@ -74,7 +74,7 @@ def _wait_until_it_streams(demo: DemoStore) -> None:
 
 
 @pytest.mark.long
-def test_a_schema_change_is_alerted_until_it_is_seen(demo: DemoStore) -> None:
+def test_a_schema_change_stays_alerted_once_the_trouble_has_ended(demo: DemoStore) -> None:
     asked = demo.request("schema-change", wanted=True)
     there = demo.wait_for_state("schema-change", "on", asked, PATIENCE_SECONDS)
     [fired] = demo.wait_for_alerts("schema_change", asked, "firing", PATIENCE_SECONDS, None)

@@ -1,8 +1,11 @@
 """The *make trouble* page: in demos only, and what it asks for."""
 
+import datetime as dt
+
 import pytest
 from django.test import Client
 
+from replview.features.alerts.schema_changes import RESTS_AFTER
 from replview.features.trouble.views import build_page
 from replview.store import demo_troubles as troubles
 from replview.store.demo_troubles import TroubleState
@@ -66,3 +69,10 @@ def test_the_navigation_and_the_overview_lead_there(signed_in: Client, demo, sce
 
     assert page.count('href="/trouble/"') >= 2
     assert "Make trouble" in _text(signed_in.get("/slots/"))
+
+
+def test_it_says_when_the_alert_of_a_schema_change_ends(signed_in: Client, demo) -> None:
+    page = _text(signed_in.get("/trouble/"))
+
+    assert dt.timedelta(minutes=10) == RESTS_AFTER
+    assert "ends ten minutes after the last change, or when somebody marks it as seen." in page
