@@ -42,11 +42,11 @@ def alone(lock: int) -> Iterator[bool]:
     """Yield True if no other process of this store is inside a block with this lock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
-        mine = bool(cursor.fetchone()[0])
+        acquired = bool(cursor.fetchone()[0])
     try:
-        yield mine
+        yield acquired
     finally:
-        if mine:
+        if acquired:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [lock])
 
@@ -70,10 +70,10 @@ def keep_connections(seconds: int) -> None:
 
     This holds for the current process, a worker.
     """
-    given: dict[str, Any] = connections.settings["default"]
-    options = {name: value for name, value in given["OPTIONS"].items() if name != "pool"}
-    given |= {"CONN_MAX_AGE": seconds, "CONN_HEALTH_CHECKS": True}
-    given["OPTIONS"] = {**_LIVELINESS, **options}
+    database: dict[str, Any] = connections.settings["default"]
+    options = {name: value for name, value in database["OPTIONS"].items() if name != "pool"}
+    database |= {"CONN_MAX_AGE": seconds, "CONN_HEALTH_CHECKS": True}
+    database["OPTIONS"] = {**_LIVELINESS, **options}
 
 
 def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]:
@@ -97,6 +97,6 @@ def store_conninfo() -> str:
 def _address() -> dict[str, Any]:
     settings: dict[str, Any] = connections["default"].settings_dict
     names = ("user", "password", "host", "port")
-    given = {"dbname": settings["NAME"], **{name: settings[name.upper()] for name in names}}
-    given |= {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
-    return {name: value for name, value in given.items() if value not in ("", None)}
+    params = {"dbname": settings["NAME"], **{name: settings[name.upper()] for name in names}}
+    params |= {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
+    return {name: value for name, value in params.items() if value not in ("", None)}

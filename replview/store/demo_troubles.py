@@ -105,13 +105,13 @@ def read() -> list[Reported]:
 
 
 def _reported(name: str, rows: Mapping[str, Setting]) -> Reported:
-    asked, row = rows.get(_REQUEST.format(name)), rows.get(_STATE.format(name))
-    state: dict[str, Any] = row.value if row else {}
+    request_row, state_row = rows.get(_REQUEST.format(name)), rows.get(_STATE.format(name))
+    state: dict[str, Any] = state_row.value if state_row else {}
     return Reported(
         name=name,
-        wanted=bool(asked and asked.value.get("wanted")),
-        by=asked.changed_by if asked else "",
-        asked_at=_moment(asked.value.get("at")) if asked else None,
+        wanted=bool(request_row and request_row.value.get("wanted")),
+        by=request_row.changed_by if request_row else "",
+        asked_at=_moment(request_row.value.get("at")) if request_row else None,
         state=TroubleState(state.get("state", TroubleState.OFF)),
         since=_moment(state.get("since")),
         ends_at=_moment(state.get("ends_at")),
@@ -123,7 +123,7 @@ def _moment(text: str | None) -> dt.datetime | None:
     return dt.datetime.fromisoformat(text) if text else None
 
 
-def _write(name: str, value: dict[str, Any], by: str, now: dt.datetime) -> None:
+def _write(name: str, value: dict[str, Any], changed_by: str, now: dt.datetime) -> None:
     Setting.objects.update_or_create(
-        name=name, defaults={"value": value, "changed_at": now, "changed_by": by}
+        name=name, defaults={"value": value, "changed_at": now, "changed_by": changed_by}
     )

@@ -65,8 +65,8 @@ class DjangoSession(ReadSession):
 
     def errors(self) -> AbstractContextManager[object]:
         """Return a context manager that turns psycopg's errors into Django's."""
-        found: AbstractContextManager[object] = connection.wrap_database_errors
-        return found
+        context: AbstractContextManager[object] = connection.wrap_database_errors
+        return context
 
     def savepoint(self) -> AbstractContextManager[object]:
         """Protect the current transaction, if there is one, from errors in the block."""

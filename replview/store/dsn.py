@@ -28,6 +28,9 @@ _SECRETS = ("sslpassword", "scram_client_key", "scram_server_key", "oauth_client
 #: Limit of a password file's length.
 _LONGEST_FILE_BYTES = 4096
 
+#: Models with the address of a source.
+HasAddress = Source | SourceDraft | SlotIntention
+
 
 def split_dsn(dsn: str) -> tuple[str, str | None]:
     """Return ``(conninfo without the password, password or None)``. Raises ``DSNError``."""
@@ -42,10 +45,6 @@ def split_dsn(dsn: str) -> tuple[str, str | None]:
         )
     password = parts.pop("password", None)
     return libpq.make_conninfo("", **parts), str(password) if password else None
-
-
-#: Models with the address of a source.
-HasAddress = Source | SourceDraft | SlotIntention
 
 
 def full_conninfo(source: HasAddress) -> str:
@@ -100,8 +99,8 @@ def set_dsn(
 def check_password_ref(reference: str) -> None:
     """Raise ``DSNError`` unless the text can be the place of a password."""
     name, path = reference.removeprefix(_ENVIRONMENT), reference.removeprefix(_FILE)
-    named = reference.startswith(_ENVIRONMENT) and name.isidentifier()
-    if not named and (not reference.startswith(f"{_FILE}/") or "\0" in path):
+    is_variable = reference.startswith(_ENVIRONMENT) and name.isidentifier()
+    if not is_variable and (not reference.startswith(f"{_FILE}/") or "\0" in path):
         raise DSNError("a password is kept at env:NAME or file:/absolute/path")
 
 
@@ -167,11 +166,11 @@ def place_of(conninfo: str) -> str:
     if conninfo.startswith("env:"):
         return conninfo
     try:
-        given = libpq.conninfo_to_dict(conninfo)
+        parts = libpq.conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:
         return "the address"
-    if given.get("service"):
-        return f"service {given['service']}"
-    host = given.get("host") or given.get("hostaddr") or "the local socket"
-    place = f"{host}:{given['port']}" if given.get("port") else str(host)
-    return f"{given.get('dbname') or given.get('user') or 'the database'} at {place}"
+    if parts.get("service"):
+        return f"service {parts['service']}"
+    host = parts.get("host") or parts.get("hostaddr") or "the local socket"
+    place = f"{host}:{parts['port']}" if parts.get("port") else str(host)
+    return f"{parts.get('dbname') or parts.get('user') or 'the database'} at {place}"

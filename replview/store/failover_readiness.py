@@ -51,23 +51,25 @@ class Standbys:
         """Return the state of a slot on each standby."""
         return [
             _on_standby(
-                one, self.slots.get(one.pk, {}).get(slot_name), self.settings.get(one.pk, {})
+                source,
+                self.slots.get(source.pk, {}).get(slot_name),
+                self.settings.get(source.pk, {}),
             )
-            for one in self.sources
+            for source in self.sources
         ]
 
 
 def read_standbys(primary: Source) -> Standbys:
     """Read the standbys of a primary, in three queries; none if its identity is unknown."""
-    found = Standbys(primary=primary)
+    standbys = Standbys(primary=primary)
     if primary.system_identifier:
-        twins = Source.objects.filter(system_identifier=primary.system_identifier)
-        found.sources = list(twins.filter(in_recovery=True).exclude(pk=primary.pk))
-    ids = [source.pk for source in found.sources]
+        same_cluster = Source.objects.filter(system_identifier=primary.system_identifier)
+        standbys.sources = list(same_cluster.filter(in_recovery=True).exclude(pk=primary.pk))
+    ids = [source.pk for source in standbys.sources]
     for slot in WatchedSlot.objects.filter(source__in=ids, gone_at=None) if ids else ():
-        found.slots.setdefault(slot.source_id, {})[slot.name] = slot
-    found.settings = read_failover_settings([primary.pk, *ids])
-    return found
+        standbys.slots.setdefault(slot.source_id, {})[slot.name] = slot
+    standbys.settings = read_failover_settings([primary.pk, *ids])
+    return standbys
 
 
 def read_failover_settings(sources: Iterable[int]) -> dict[int, Mapping[str, Any]]:
@@ -95,15 +97,15 @@ def lacking_settings(settings: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _on_standby(
-    source: Source, twin: WatchedSlot | None, settings: Mapping[str, object]
+    source: Source, copy: WatchedSlot | None, settings: Mapping[str, object]
 ) -> OnStandby:
     if (source.server_version or 0) < FIRST_VERSION or source.problem_code:
         return OnStandby(standby=source.name, ready=None, why="unknown")
-    facts = twin.facts if twin is not None and isinstance(twin.facts, dict) else {}
+    facts = copy.facts if copy is not None and isinstance(copy.facts, dict) else {}
     reason = str(facts.get("invalidation_reason") or "")
     # A copy that is no longer updated can still be used, with a larger gap the older it is.
     why = ""
-    if twin is None:
+    if copy is None:
         why = "missing"
     elif reason or facts.get("wal_status") == "lost":
         return OnStandby(
@@ -111,7 +113,7 @@ def _on_standby(
         )
     elif facts.get("synced") is not True:
         why = "not_synced"
-    elif twin.temporary is not False and facts.get("temporary") is not False:
+    elif copy.temporary is not False and facts.get("temporary") is not False:
         why = "temporary"
     lacking = lacking_settings(settings)
     return OnStandby(standby=source.name, ready=not why, why=why, lacking=lacking)

@@ -18,11 +18,11 @@ else:
 
 
 class _Named(ModelBase):
-    def __new__(cls, name: str, bases: Any, attrs: dict[str, Any], **more: Any) -> Any:
+    def __new__(cls, name: str, bases: Any, attrs: dict[str, Any], **kwargs: Any) -> Any:
         meta = attrs.setdefault("Meta", type("Meta", (), {}))
         if not (hasattr(meta, "db_table") or hasattr(meta, "abstract")):
             meta.db_table = camel_case_to_spaces(name).replace(" ", "_")
-        return super().__new__(cls, name, bases, attrs, **more)
+        return super().__new__(cls, name, bases, attrs, **kwargs)
 
 
 class Table(models.Model, metaclass=_Named):

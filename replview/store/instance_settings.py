@@ -25,8 +25,8 @@ _FORGET = "DELETE FROM setting WHERE name = %s"
 def read(name: str, default: object) -> Any:
     """Return a setting's value, or ``default`` where it is not set."""
     with connection.cursor() as cursor:
-        found = cursor.execute(_READ, [name]).fetchone()
-    return default if found is None else json.loads(found[0])
+        row = cursor.execute(_READ, [name]).fetchone()
+    return default if row is None else json.loads(row[0])
 
 
 def read_number(name: str, default: float, *, least: float, most: float) -> float:

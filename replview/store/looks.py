@@ -16,7 +16,7 @@ from django.db import connection, transaction
 
 from replview.store.models import PublicationLook, Slot, WatchedSlot
 
-_NEW = """
+_INSERT = """
     INSERT INTO watched_slot (id, source_id, name, slot_id, slot_type, first_seen_at, last_seen_at,
                               facts)
     SELECT coalesce(n.slot_id, nextval(pg_get_serial_sequence('slot', 'id'))), %(source)s, n.name,
@@ -35,7 +35,7 @@ _UPDATE = """
     WHERE w.id = n.id
 """
 #: Tables that refer to a watched slot by ``slot_id``.
-_NAMING = ("slot_sample", "slot_sample_minute", "slot_sample_hour", "alert_rule", "alert")
+_TABLES_WITH_SLOT = ("slot_sample", "slot_sample_minute", "slot_sample_hour", "alert_rule", "alert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class KnownSlot:
 
 def watched_of(slot: Slot) -> WatchedSlot:
     """Return the row of a slot that replview receives; create it if no look has done so yet."""
-    known = {"id": slot.pk, "slot": slot}
-    return WatchedSlot.objects.get_or_create(source=slot.source, name=slot.name, defaults=known)[0]
+    values = {"id": slot.pk, "slot": slot}
+    return WatchedSlot.objects.get_or_create(source=slot.source, name=slot.name, defaults=values)[0]
 
 
 def identify(source_id: int, names: set[str], at: dt.datetime) -> list[KnownSlot]:
@@ -61,45 +61,50 @@ def identify(source_id: int, names: set[str], at: dt.datetime) -> list[KnownSlot
     removed. It runs in the caller's store transaction.
     """
     slots = Slot.objects.filter(source_id=source_id).order_by()
-    desired = {name: (pk, wish) for name, pk, wish in slots.values_list("name", "pk", "desired")}
-    ours = {name: pk for name, (pk, _) in desired.items()}
-    leaving = {name for name, (_, wish) in desired.items() if wish == Slot.Desired.REMOVING}
-    wanted = (names | set(ours)) - leaving
+    desired = {name: (pk, state) for name, pk, state in slots.values_list("name", "pk", "desired")}
+    own_ids = {name: pk for name, (pk, _) in desired.items()}
+    removing = {name for name, (_, state) in desired.items() if state == Slot.Desired.REMOVING}
+    to_sample = (names | set(own_ids)) - removing
     watched = WatchedSlot.objects.filter(source_id=source_id).order_by()
-    known = {row.name: row for row in watched.only("name", "slot_id", "inactive_since")}
+    watched_by_name = {row.name: row for row in watched.only("name", "slot_id", "inactive_since")}
     stale = False
-    for name, slot_id in ours.items():
-        if name in known and known[name].pk != slot_id:
-            adopt(known[name].pk, slot_id)
+    for name, slot_id in own_ids.items():
+        if name in watched_by_name and watched_by_name[name].pk != slot_id:
+            adopt(watched_by_name[name].pk, slot_id)
             stale = True
-    new = [{"name": name, "slot_id": ours.get(name)} for name in sorted(wanted - set(known))]
+    new = [
+        {"name": name, "slot_id": own_ids.get(name)}
+        for name in sorted(to_sample - set(watched_by_name))
+    ]
     if new:
         with connection.cursor() as cursor:
-            listed = orjson.dumps(new).decode()
-            cursor.execute(_NEW, {"source": source_id, "at": at, "new": listed})
+            document = orjson.dumps(new).decode()
+            cursor.execute(_INSERT, {"source": source_id, "at": at, "new": document})
         stale = True
     if stale:
-        known = {row.name: row for row in watched.only("name", "slot_id", "inactive_since")}
-    if gone := set(known) - names:
+        watched_by_name = {
+            row.name: row for row in watched.only("name", "slot_id", "inactive_since")
+        }
+    if gone := set(watched_by_name) - names:
         watched.filter(name__in=gone, gone_at=None).update(gone_at=at)
     return [
         KnownSlot(row.pk, row.name, row.slot_id is not None, row.inactive_since)
-        for name, row in sorted(known.items())
-        if name in wanted and (name in names or name in ours)
+        for name, row in sorted(watched_by_name.items())
+        if name in to_sample and (name in names or name in own_ids)
     ]
 
 
-def update_seen(seen: list[tuple[KnownSlot, dict[str, Any]]], at: dt.datetime) -> None:
+def update_seen(slots: list[tuple[KnownSlot, dict[str, Any]]], at: dt.datetime) -> None:
     """Store the present facts of slots that exist."""
     rows = [
         {
             **{name: facts.get(name) for name in ("plugin", "database", "temporary")},
-            "id": known.id,
+            "id": slot.id,
             "slot_type": facts.get("slot_type") or "logical",
-            "inactive_since": inactive_since(facts, known.inactive_since, at),
+            "inactive_since": inactive_since(facts, slot.inactive_since, at),
             "facts": facts,
         }
-        for known, facts in seen
+        for slot, facts in slots
     ]
     if rows:
         with connection.cursor() as cursor:
@@ -119,11 +124,11 @@ def inactive_since(
 def adopt(former_id: int, slot_id: int) -> None:
     """Make a watched slot replview's own, with all its samples."""
     with transaction.atomic(), connection.cursor() as cursor:
-        for table in _NAMING:
+        for table in _TABLES_WITH_SLOT:
             query = f"UPDATE {table} SET slot_id = %s WHERE slot_id = %s"  # noqa: S608 (constants)
             cursor.execute(query, [slot_id, former_id])
-        own = "UPDATE watched_slot SET id = %(new)s, slot_id = %(new)s WHERE id = %(former)s"
-        cursor.execute(own, {"new": slot_id, "former": former_id})
+        update = "UPDATE watched_slot SET id = %(new)s, slot_id = %(new)s WHERE id = %(former)s"
+        cursor.execute(update, {"new": slot_id, "former": former_id})
 
 
 def forget_gone(before: dt.datetime, temporary_before: dt.datetime) -> int:
@@ -146,13 +151,13 @@ def store_publication_look(
     ``place`` has ``first_lsn``, ``last_lsn`` and ``next_xid`` of the look.
     """
     digest = digest_of(facts)
-    found = latest_look(slot)
-    if found is not None and found.digest == digest:
+    latest = latest_look(slot)
+    if latest is not None and latest.digest == digest:
         note_same_look(slot, at, **place)
         return None
     return PublicationLook.objects.create(
         slot=slot, first_seen_at=at, last_seen_at=at, digest=digest, facts=dict(facts),
-        incarnation=_number(slot), **place,
+        incarnation=_incarnation_number(slot), **place,
     )  # fmt: skip
 
 
@@ -161,11 +166,11 @@ def note_same_look(slot: Slot, at: dt.datetime, **place: int) -> None:
     place.pop("first_lsn", None)
     latest = PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at").values("pk")[:1]
     PublicationLook.objects.filter(pk__in=latest).update(
-        last_seen_at=at, incarnation=_number(slot), **place
+        last_seen_at=at, incarnation=_incarnation_number(slot), **place
     )
 
 
-def _number(slot: Slot) -> int:
+def _incarnation_number(slot: Slot) -> int:
     """Return the number of the slot's incarnation; 0: it has none yet."""
     return slot.incarnation.number if slot.incarnation else 0
 

@@ -16,15 +16,15 @@ from replview.store.read.history import OPEN_STATES
 
 def open_quarantine(slot: Slot) -> Quarantine | None:
     """Return a quarantined message that is not settled, undecided ones first, or None."""
-    return _rows(slot).filter(settled_at__isnull=True).order_by("decision", "id").first()
+    return _messages(slot).filter(settled_at__isnull=True).order_by("decision", "id").first()
 
 
 def settled_quarantines(slot: Slot, limit: int = 20) -> Sequence[Quarantine]:
     """Return messages that were settled earlier, the last one first."""
-    return list(_rows(slot).filter(settled_at__isnull=False).order_by("-id")[:limit])
+    return list(_messages(slot).filter(settled_at__isnull=False).order_by("-id")[:limit])
 
 
-def _rows(slot: Slot) -> QuerySet[Quarantine]:
+def _messages(slot: Slot) -> QuerySet[Quarantine]:
     return Quarantine.objects.filter(slot=slot).defer("raw")
 
 
@@ -58,21 +58,21 @@ def changes_so_far(quarantine: Quarantine) -> int | None:
     """Return how many changes of its transaction had arrived; None where the record lacks it."""
     if quarantine.xid is None:
         return None
-    found = Transaction.objects.filter(
+    transactions = Transaction.objects.filter(
         incarnation_id=quarantine.incarnation_id, xid=quarantine.xid, state__in=OPEN_STATES
     )
-    kinds = F("inserts") + F("updates") + F("deletes") + F("truncates") + F("messages")
-    return found.order_by("-id").values_list(kinds, flat=True).first()
+    count = F("inserts") + F("updates") + F("deletes") + F("truncates") + F("messages")
+    return transactions.order_by("-id").values_list(count, flat=True).first()
 
 
 def raw_part(quarantine_id: int, offset: int, length: int) -> bytes:
     """Return a part of the raw message, ``offset`` from 0; empty beyond its end."""
     sql = "SELECT substring(raw FROM %s FOR %s) FROM quarantine WHERE id = %s"
-    found = rows(sql, [offset + 1, length, quarantine_id])
-    return bytes(found[0][0]) if found else b""
+    result = rows(sql, [offset + 1, length, quarantine_id])
+    return bytes(result[0][0]) if result else b""
 
 
 def raw_length(quarantine_id: int) -> int:
     """Return the stored length of the raw message in bytes."""
-    found = rows("SELECT octet_length(raw) FROM quarantine WHERE id = %s", [quarantine_id])
-    return int(found[0][0]) if found else 0
+    result = rows("SELECT octet_length(raw) FROM quarantine WHERE id = %s", [quarantine_id])
+    return int(result[0][0]) if result else 0

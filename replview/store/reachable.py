@@ -38,7 +38,7 @@ NO_PASSWORD_FILE = "/dev/null/none"
 #: Words that these parameters allow instead of a path.
 _ALLOWED_WORDS = {"sslrootcert": ("system",), "passfile": (NO_PASSWORD_FILE,)}
 #: A parameter that writes a file on this machine, which replview never allows.
-_NEVER = "sslkeylogfile"
+_KEY_LOG = "sslkeylogfile"
 #: An allowed word of ``options``: ``-cname=value``, ``--name=value``, and what some services route
 #: by.
 _OPTION = re.compile(
@@ -46,7 +46,7 @@ _OPTION = re.compile(
     re.IGNORECASE,
 )
 #: Variables of the instance itself, which are never allowed.
-_OURS = re.compile(r"REPLVIEW_(?!SOURCE_)|DJANGO_")
+_INSTANCE_VARIABLES = re.compile(r"REPLVIEW_(?!SOURCE_)|DJANGO_")
 
 
 class DSNError(CodedProblem, ValueError):
@@ -58,18 +58,18 @@ class DSNError(CodedProblem, ValueError):
 def check_address(conninfo: str) -> None:
     """Raise ``DSNError`` unless replview may connect to every host in the address."""
     parts = parts_of(conninfo)
-    if parts.get(_NEVER):
-        raise DSNError(f"the DSN names a {_NEVER}, which replview never writes: leave it out")
+    if parts.get(_KEY_LOG):
+        raise DSNError(f"the DSN names a {_KEY_LOG}, which replview never writes: leave it out")
     allowed: Sequence[str] = settings.SOURCE_HOSTS
     if not allowed:
         return
     if _with_service(parts).get("oauth_issuer"):
         raise DSNError("it names an oauth_issuer, which would be asked besides the server")
-    for place in places_of(conninfo):
-        if not is_allowed(place, allowed):
-            what = f"the host {place[:100]}" if place else "a local socket"
+    for host in places_of(conninfo):
+        if not is_allowed(host, allowed):
+            subject = f"the host {host[:100]}" if host else "a local socket"
             raise DSNError(
-                f"{what} is not among those that this instance may connect to "
+                f"{subject} is not among those that this instance may connect to "
                 f"(REPLVIEW_SOURCE_HOSTS: {', '.join(allowed)})"
             )
 
@@ -102,28 +102,30 @@ def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
         return
     parts = parts_of(dsn)
     before = {} if known.startswith(_ENVIRONMENT) else parts_of(known)
-    moved = any(parts.get(name) != before.get(name) for name in PLACE)
+    is_other_server = any(parts.get(name) != before.get(name) for name in PLACE)
     for name in _FILES:
         value = str(parts.get(name) or "")
         # The passwords in the file are not meant for another server.
-        stays = value == before.get(name) and not (moved and name == "passfile")
-        if value and not stays and value not in _ALLOWED_WORDS.get(name, ()):
+        is_unchanged = value == before.get(name) and not (is_other_server and name == "passfile")
+        if value and not is_unchanged and value not in _ALLOWED_WORDS.get(name, ()):
             _check_file(name, value)
     options = re.sub(r"(^|\s)-c\s+", r"\1-c", str(parts.get("options") or ""))
-    if not all(_OPTION.fullmatch(word) for word in options.split()):
+    if not all(_OPTION.fullmatch(option) for option in options.split()):
         raise DSNError("options may hold only -c name=value, endpoint=… and project=…")
 
 
 def _check_variable(name: str) -> None:
     patterns: Sequence[str] = settings.SOURCE_VARIABLES
-    if _OURS.match(name) or not any(fnmatchcase(name, pattern) for pattern in patterns):
+    if _INSTANCE_VARIABLES.match(name) or not any(
+        fnmatchcase(name, pattern) for pattern in patterns
+    ):
         raise DSNError(
             f"the variable {name[:100]} may not be named in a page: those that may match "
             f"{', '.join(patterns)} (REPLVIEW_SOURCE_VARIABLES)"
         )
 
 
-def _check_file(what: str, text: str) -> None:
+def _check_file(subject: str, text: str) -> None:
     """Raise ``DSNError`` unless the file is below an allowed folder, with links resolved."""
     folders: Sequence[str] = settings.SOURCE_FILES
     path = Path(text).resolve()
@@ -132,7 +134,7 @@ def _check_file(what: str, text: str) -> None:
     ):
         where = f"below {' or '.join(folders)}" if folders else "nowhere, until that is set"
         raise DSNError(
-            f"the file of {what} is outside of where pages may name files: {where} "
+            f"the file of {subject} is outside of where pages may name files: {where} "
             "(REPLVIEW_SOURCE_FILES); on the command line any may be named"
         )
 
@@ -158,7 +160,7 @@ def is_allowed(place: str, allowed: Sequence[str]) -> bool:
 
 def several(value: object) -> list[str]:
     """Return the values of ``a,b``, which libpq tries in turn; an empty one is the local socket."""
-    return [] if not value else [one.strip() for one in str(value).split(",")]
+    return [] if not value else [part.strip() for part in str(value).split(",")]
 
 
 def _with_service(parts: Mapping[str, object]) -> dict[str, object]:
@@ -167,20 +169,20 @@ def _with_service(parts: Mapping[str, object]) -> dict[str, object]:
     if not name:
         return dict(parts)
     for path in _service_files(parts):
-        found = _service_in(path, str(name))
-        if found is None:
+        service = _service_in(path, str(name))
+        if service is None:
             continue
-        if any(key.startswith("ldap") for key in found):
+        if any(key.startswith("ldap") for key in service):
             raise DSNError("its service asks a directory (LDAP) where the server is")
-        return {**found, **parts}
+        return {**service, **parts}
     raise DSNError("its service is in no service file of this user")
 
 
 def _service_files(parts: Mapping[str, object]) -> list[Path]:
     """Return the service files that libpq reads, in its order."""
-    own = parts.get("servicefile") or os.environ.get("PGSERVICEFILE")
+    user_file = parts.get("servicefile") or os.environ.get("PGSERVICEFILE")
     shared = os.environ.get("PGSYSCONFDIR")
-    first = Path(str(own)) if own else Path("~/.pg_service.conf").expanduser()
+    first = Path(str(user_file)) if user_file else Path("~/.pg_service.conf").expanduser()
     folders = [shared] if shared else ["/etc/postgresql-common", "/etc", "/usr/local/etc"]
     return [first, *(Path(folder) / "pg_service.conf" for folder in folders)]
 

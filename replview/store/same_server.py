@@ -18,8 +18,8 @@ Row = TypeVar("Row")
 def server_of(source: Source, looks: Looks) -> Hashable:
     """Return a key that sources of one running server share; None where it is unknown."""
     started_at = reported(source, looks).get("started_at")
-    known = source.system_identifier not in (None, "", "unknown") and started_at
-    return (source.system_identifier, started_at) if known else None
+    is_known = source.system_identifier not in (None, "", "unknown") and started_at
+    return (source.system_identifier, started_at) if is_known else None
 
 
 def reported(source: Source, looks: Looks) -> Mapping[str, object]:
@@ -41,36 +41,39 @@ def one_a_slot(
         server = server_of(row.source, looks)
         return None if server is None or row.gone_at is not None else (server, row.name)
 
-    def last(row: WatchedSlot) -> tuple[object, ...]:
+    def sort_key(row: WatchedSlot) -> tuple[object, ...]:
         database = reported(row.source, looks).get("database")
         elsewhere = row.database is None or database != row.database
         return row.slot_id is None, not fresh(row), elsewhere, row.pk
 
-    kept, also = [], {}
-    for same in _grouped(rows, server_and_name):
-        first, *others = sorted(same, key=last)
-        kept.append(first)
+    chosen, other_names = [], {}
+    for group in _grouped(rows, server_and_name):
+        first, *others = sorted(group, key=sort_key)
+        chosen.append(first)
         if others:
-            also[first.pk] = [f"{row.source.name}/{row.name}" for row in others]
-    return kept, also
+            other_names[first.pk] = [f"{row.source.name}/{row.name}" for row in others]
+    return chosen, other_names
 
 
 def one_a_server(sources: Iterable[Source], looks: Looks) -> list[Source]:
     """Return each server once: by the source whose role may read most, then the lowest id."""
 
-    def last(source: Source) -> tuple[object, ...]:
+    def sort_key(source: Source) -> tuple[object, ...]:
         return reported(source, looks).get("may_read_stats") is not True, source.pk
 
-    return [min(same, key=last) for same in _grouped(sources, lambda one: server_of(one, looks))]
+    return [
+        min(group, key=sort_key)
+        for group in _grouped(sources, lambda member: server_of(member, looks))
+    ]
 
 
-def _grouped(rows: Iterable[Row], by: Callable[[Row], Hashable]) -> list[list[Row]]:
+def _grouped(rows: Iterable[Row], key_of: Callable[[Row], Hashable]) -> list[list[Row]]:
     """Return rows grouped by key, in the order of their first row; rows without a key are alone."""
-    found: dict[Hashable, list[Row]] = defaultdict(list)
+    groups: dict[Hashable, list[Row]] = defaultdict(list)
     for number, row in enumerate(rows):
-        key = by(row)
-        found[("alone", number) if key is None else ("same", key)].append(row)
-    return list(found.values())
+        key = key_of(row)
+        groups[("alone", number) if key is None else ("same", key)].append(row)
+    return list(groups.values())
 
 
 @only_of(lambda: None)
@@ -89,8 +92,8 @@ def recorded_elsewhere(source: Source) -> dict[str, Slot]:
     )
     if not slots:
         return {}
-    asked = [source.pk, *{slot.source_id for slot in slots}]
-    looks = {look.source_id: look for look in SourceLook.objects.filter(source__in=asked)}
+    source_ids = [source.pk, *{slot.source_id for slot in slots}]
+    looks = {look.source_id: look for look in SourceLook.objects.filter(source__in=source_ids)}
     server = server_of(source, looks)
     if server is None:
         return {}
@@ -99,5 +102,5 @@ def recorded_elsewhere(source: Source) -> dict[str, Slot]:
 
 def is_seen(slot: Slot) -> bool:
     """Return whether the current account sees the slot's source."""
-    seen = seen_sources()
-    return seen is None or slot.source_id in seen
+    source_ids = seen_sources()
+    return source_ids is None or slot.source_id in source_ids

@@ -34,34 +34,36 @@ def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
         differing = {name: new for name, new in changed.items() if getattr(row, name) != new}
         if differing:
             Slot.objects.filter(pk=slot.pk).update(**differing)
-            what = ", ".join(_DROP_TEXTS[name] for name in differing)
-            was = {name: getattr(row, name) for name in differing}
-            detail = {"was": was, "is": differing, "by": by}
-            add_line(row, "budget", f"Changed by {by}: {what}.", detail=detail)
-            note(Action.CHANGED_SLOT, subject=f"{slot}: {what}", source_id=row.source_id)
+            names = ", ".join(_DROP_TEXTS[name] for name in differing)
+            former = {name: getattr(row, name) for name in differing}
+            detail = {"was": former, "is": differing, "by": by}
+            add_line(row, "budget", f"Changed by {by}: {names}.", detail=detail)
+            note(Action.CHANGED_SLOT, subject=f"{slot}: {names}", source_id=row.source_id)
     slot.refresh_from_db()
     return slot
 
 
 def watched_with_budget() -> QuerySet[WatchedSlot]:
     """Return replview's slots with a budget, or about to be dropped, as last seen."""
-    ours = Q(slot__wal_budget_bytes__isnull=False) | Q(slot__problem_code=DROPPED)
-    found = WatchedSlot.objects.select_related("slot__source", "slot__incarnation")
-    return found.filter(ours, slot__temporary=False).exclude(slot__desired=Slot.Desired.REMOVING)
+    has_budget = Q(slot__wal_budget_bytes__isnull=False) | Q(slot__problem_code=DROPPED)
+    slots = WatchedSlot.objects.select_related("slot__source", "slot__incarnation")
+    return slots.filter(has_budget, slot__temporary=False).exclude(
+        slot__desired=Slot.Desired.REMOVING
+    )
 
 
 def warned_since_below_half(slot: Slot) -> bool:
     """Return whether the last warning in the log, of a budget that is half used, still holds."""
-    found = SlotEvent.objects.filter(slot=slot, kind="budget", detail__has_key="warned")
-    last = found.order_by("-pk").first()
+    events = SlotEvent.objects.filter(slot=slot, kind="budget", detail__has_key="warned")
+    last = events.order_by("-pk").first()
     return last is not None and bool(last.detail["warned"])
 
 
 def log_budget(slot: Slot, message: str, **detail: Any) -> None:
     """Write a line about the budget into the slot's log."""
     detail["budget_bytes"] = slot.wal_budget_bytes
-    place = {"lsn": slot.checkpoint_lsn, "after_commit_seq": after_seq(slot)}
-    add_line(slot, "budget", message, detail=detail, **place)
+    position = {"lsn": slot.checkpoint_lsn, "after_commit_seq": after_seq(slot)}
+    add_line(slot, "budget", message, detail=detail, **position)
 
 
 def ask_to_stop(slot: Slot, cause: str) -> bool:

@@ -30,8 +30,8 @@ def reopen_all(source_id: int) -> int:
 
     Transactions that are half received are sent again.
     """
-    wanted = Slot.objects.filter(source_id=source_id, desired=Slot.Desired.RUNNING)
-    return _reopen(list(wanted.exclude(temporary=True).values_list("pk", flat=True)))
+    slots = Slot.objects.filter(source_id=source_id, desired=Slot.Desired.RUNNING)
+    return _reopen(list(slots.exclude(temporary=True).values_list("pk", flat=True)))
 
 
 def reopen(slot: Slot) -> int:

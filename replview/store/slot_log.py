@@ -13,10 +13,10 @@ from replview.store.models import Slot, SlotEvent
 _LOOK_BACK = 200
 
 
-def add_line(slot: Slot, kind: str, message: str, **more: Any) -> None:
-    """Add a line for the slot's current incarnation; ``more`` has further columns."""
+def add_line(slot: Slot, kind: str, message: str, **columns: Any) -> None:
+    """Add a line for the slot's current incarnation; ``columns`` has further ones."""
     SlotEvent.objects.create(
-        slot=slot, incarnation_id=slot.incarnation_id, kind=kind, message=message, **more
+        slot=slot, incarnation_id=slot.incarnation_id, kind=kind, message=message, **columns
     )
 
 
@@ -38,14 +38,14 @@ def read_log(
     slot: Slot, *, kinds: Collection[str] = (), start: SlotEvent | None = None, limit: int = 50
 ) -> LogPage:
     """Return a page of lines from ``start`` (included; None: the newest) back, of these kinds."""
-    found = SlotEvent.objects.filter(slot=slot)
+    events = SlotEvent.objects.filter(slot=slot)
     if kinds:
-        found = found.filter(kind__in=list(kinds))
+        events = events.filter(kind__in=list(kinds))
     if start is not None:
         # The index on (slot, at) needs the condition on ``at`` alone.
         older = Q(at__lt=start.at) | Q(at=start.at, pk__lte=start.pk)
-        found = found.filter(older, at__lte=start.at)
-    lines = list(found.order_by("-at", "-pk")[: limit + 1])
+        events = events.filter(older, at__lte=start.at)
+    lines = list(events.order_by("-at", "-pk")[: limit + 1])
     return LogPage(lines[:limit], lines[limit] if len(lines) > limit else None)
 
 

@@ -28,7 +28,7 @@ from replview.store.reachable import (
 
 #: Authentication methods that do not let the server read a password, or need none.
 UNREAD = "scram-sha-256,gss,sspi,none"
-#: Whether the command that runs in this process was given ``--trust-host``.
+#: True if the command that runs in this process was given ``--trust-host``.
 _trusts_hosts = False
 
 
@@ -66,8 +66,8 @@ def with_own_secrets_only(
         check_bound(password_ref, conninfo)
     elif before and all(parts.get(name) == before.get(name) for name in (*PLACE, "passfile")):
         # The server, and the secrets sent to it, stay the same.
-        kept = {name: before[name] for name in ("require_auth",) if name in before}
-        return libpq.make_conninfo("", **{**parts, **kept})
+        required = {name: before[name] for name in ("require_auth",) if name in before}
+        return libpq.make_conninfo("", **{**parts, **required})
     elif parts.get("service"):
         _check_service(parts)
     else:
@@ -86,36 +86,36 @@ def check_bound(reference: str, conninfo: str, known: str = "") -> None:
         return
     if not settings.SERVES_PAGES and (_trusts_hosts or _is_same_place(conninfo, known)):
         return
-    instead = "type the password" if settings.SERVES_PAGES else "give --trust-host"
+    advice = "type the password" if settings.SERVES_PAGES else "give --trust-host"
     bound: Mapping[str, Sequence[str]] = settings.SOURCE_PASSWORDS
     for place in places_of(conninfo):
         if not is_allowed(place, bound.get(reference, ())):
             raise DSNError(
                 f"the password at {reference[:100]} is not for {place[:100] or 'a local socket'}: "
                 "who has the machine says for which hosts it is (REPLVIEW_SOURCE_PASSWORDS), or "
-                f"{instead}"
+                f"{advice}"
             )
 
 
-def _is_same_place(conninfo: str, known: str) -> bool:
+def _is_same_place(conninfo: str, other: str) -> bool:
     """Return whether both addresses lead to the same server."""
-    if not known or known.startswith("env:"):
+    if not other or other.startswith("env:"):
         return False
-    now, before = parts_of(conninfo), parts_of(known)
-    return all(now.get(name) == before.get(name) for name in PLACE)
+    parts, other_parts = parts_of(conninfo), parts_of(other)
+    return all(parts.get(name) == other_parts.get(name) for name in PLACE)
 
 
 def _check_service(parts: Mapping[str, object]) -> None:
-    if given := next((name for name in PLACE if name != "service" and parts.get(name)), None):
+    if parameter := next((name for name in PLACE if name != "service" and parts.get(name)), None):
         raise DSNError(
-            f"service and {given}: the password of a service is for its own server. Leave out "
-            f"{given}, or type the password"
+            f"service and {parameter}: the password of a service is for its own server. Leave out "
+            f"{parameter}, or type the password"
         )
 
 
 def _check_proved(parts: Mapping[str, object]) -> None:
-    ways = str(parts.get("require_auth") or UNREAD).split(",")
-    if not {way.strip() for way in ways} <= set(UNREAD.split(",")):
+    methods = str(parts.get("require_auth") or UNREAD).split(",")
+    if not {method.strip() for method in methods} <= set(UNREAD.split(",")):
         raise DSNError(
             f"require_auth may name only {UNREAD} where the password is not typed: it is proved, "
             "never sent"
@@ -134,13 +134,13 @@ def _password_file(parts: Mapping[str, object]) -> dict[str, str]:
                 "the password"
             )
     hosts, addresses = several(parts.get("host")), several(parts.get("hostaddr"))
-    named = str(parts.get("passfile") or "")
-    path = named or os.environ.get("PGPASSFILE") or str(Path("~/.pgpass").expanduser())
+    passfile = str(parts.get("passfile") or "")
+    path = passfile or os.environ.get("PGPASSFILE") or str(Path("~/.pgpass").expanduser())
     # libpq searches the file for the name, but connects to the address.
-    both = any(host and address for host, address in zip_longest(hosts, addresses))
-    if hosts + addresses and not both and all(_has_line(path, h) for h in hosts or addresses):
+    has_both = any(host and address for host, address in zip_longest(hosts, addresses))
+    if hosts + addresses and not has_both and all(_has_line(path, h) for h in hosts or addresses):
         return {}
-    if named not in ("", NO_PASSWORD_FILE):
+    if passfile not in ("", NO_PASSWORD_FILE):
         raise DSNError(
             "the password file has no line of this host's own before one for all (*), or the "
             "address has a host and a hostaddr: name the host there, or type the password"

@@ -11,7 +11,7 @@ from replview.store.models.samples import WatchedSlot, own_database
 from replview.store.models.seen import M, SeenOfSlotOrNone, SeenOrNone, seen_sources
 
 
-def _of_seen_slots(rows: Any) -> Any:
+def _without_unseen_slots(rows: Any) -> Any:
     """Omit rows of other databases' slots, for an account that does not see every source."""
     if seen_sources() is None:
         return rows
@@ -23,7 +23,7 @@ class SeenRules(SeenOfSlotOrNone[M]):
 
     def get_queryset(self) -> Any:
         """Return the rules, without those of slots in other databases."""
-        return _of_seen_slots(super().get_queryset())
+        return _without_unseen_slots(super().get_queryset())
 
 
 class AlertRule(Table):
@@ -94,11 +94,11 @@ class SeenAlerts(SeenOrNone[M]):
 
         An account that sees every source gets all of them.
         """
-        rows = _of_seen_slots(super().get_queryset())
+        rows = _without_unseen_slots(super().get_queryset())
         if seen_sources() is None:
             return rows
-        own = models.Q(database=None) | models.Q(database=own_database())
-        return rows.alias(database=KT("detail__database")).filter(own)
+        in_own_database = models.Q(database=None) | models.Q(database=own_database())
+        return rows.alias(database=KT("detail__database")).filter(in_own_database)
 
 
 class Alert(Table):

@@ -14,9 +14,9 @@ class Erasure(Job):
     """
 
     class State(models.TextChoices):
-        #: Its effect is being computed; nothing is changed.
+        #: The effect is being computed; nothing is changed.
         LOOKING = "looking"
-        #: Its effect is known: it can be confirmed.
+        #: The effect is known: the erasure can be confirmed.
         LOOKED = "looked"
         #: Confirmed.
         WAITING = "waiting"

@@ -224,13 +224,13 @@ class Transaction(RowCounts):
                 "transaction_two_phase", "incarnation", "commit_seq",
                 gid__isnull=False, commit_seq__isnull=False,
             ),
-            # This one finds transactions whose changes do not count.
+            # This index finds transactions whose changes do not count.
             models.Index(
                 fields=["id"],
                 name="transaction_uncounted",
                 condition=~models.Q(state__in=["committed", "snapshot", "message"]),
             ),
-            # This one finds transactions that ended after they were visible as open.
+            # This index finds transactions that ended after they were visible as open.
             models.Index(
                 fields=["stored_at"],
                 name="transaction_was_open",

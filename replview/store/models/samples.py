@@ -31,8 +31,8 @@ class SeenSlots(VisibleManager[M]):
         rows = super().get_queryset()
         if seen_sources() is None:
             return rows
-        own = models.Q(database=None) | models.Q(database=own_database())
-        return rows.filter(models.Q(slot__isnull=False) | own)
+        in_own_database = models.Q(database=None) | models.Q(database=own_database())
+        return rows.filter(models.Q(slot__isnull=False) | in_own_database)
 
 
 class WatchedSlot(Table):

@@ -32,14 +32,14 @@ def only_of(sources: Sources) -> Iterator[None]:
 
 def seen_sources() -> frozenset[int] | None:
     """Return the ids of the visible sources; None: all."""
-    ask = _sources.get()
-    return None if ask is None else ask()
+    read_ids = _sources.get()
+    return None if read_ids is None else read_ids()
 
 
 def seen_ids() -> list[int] | None:
     """Return the visible sources' ids as a parameter for SQL over several sources; None: all."""
-    seen = seen_sources()
-    return None if seen is None else sorted(seen)
+    source_ids = seen_sources()
+    return None if source_ids is None else sorted(source_ids)
 
 
 class VisibleManager(models.Manager[M]):
@@ -54,13 +54,13 @@ class VisibleManager(models.Manager[M]):
     def get_queryset(self) -> Any:
         """Return the rows of visible sources."""
         rows = super().get_queryset()
-        seen = seen_sources()
-        if seen is None:
+        source_ids = seen_sources()
+        if source_ids is None:
             return rows
-        wanted = Q((f"{self.path}__in", seen))
+        condition = Q((f"{self.path}__in", source_ids))
         if self.of_none:
-            wanted |= Q((f"{self.path.removesuffix('_id')}__isnull", True))
-        return rows.filter(wanted)
+            condition |= Q((f"{self.path.removesuffix('_id')}__isnull", True))
+        return rows.filter(condition)
 
 
 class SeenSources(VisibleManager[M]):

@@ -252,7 +252,7 @@ class PublicationLapse(Table):
         UNPUBLISHED = "unpublished"
         #: Some operations of it were not published.
         OPERATIONS = "operations"
-        #: Its row filter had changed afterwards.
+        #: The row filter had changed afterwards.
         FILTER = "filter"
         #: A partition with rows of its own came or went; with the single operation T, it was
         #: dropped.

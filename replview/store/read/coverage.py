@@ -102,9 +102,9 @@ _EXTENT = f"{_EXTENT}{_GAPS}{_LAPSES}".replace("REACHED", _REACHED).replace("ARC
 _BEGINNING = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 #: The first search for a sample goes back this far; only if it finds none, all samples are
 #: searched.
-_LATELY = dt.timedelta(days=1)
+_RECENTLY = dt.timedelta(days=1)
 #: The row of ``_EXTENT`` for a slot that never connected.
-_NOTHING = ("", None, None, None, None, 0, None, None, None, None, None)
+_NO_EXTENT = ("", None, None, None, None, 0, None, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,11 @@ class ArchiveExtent:
 
 def _archive_extent(text: str | None) -> ArchiveExtent | None:
     """Parse the JSON that ``_ARCHIVE`` selects; None where the archive has nothing of the slot."""
-    known = {} if text is None else orjson.loads(text)
-    if known.get("since") is None:
+    extent = {} if text is None else orjson.loads(text)
+    if extent.get("since") is None:
         return None
     since, until = (
-        None if known[moment] is None else dt.datetime.fromisoformat(known[moment])
+        None if extent[moment] is None else dt.datetime.fromisoformat(extent[moment])
         for moment in ("since", "until")
     )
     return ArchiveExtent(since, until)
@@ -252,20 +252,20 @@ def coverage_of(
     """
     checkpoint = None if slot.checkpoint_lsn is None else str(slot.checkpoint_lsn)
     schema, name = table or ("", "")
-    wanted = {
+    params = {
         "slot": slot.pk, "schema": schema, "table": name, "checkpoint": checkpoint,
-        "samples": _SAMPLES, "since": dt.datetime.now(dt.UTC) - _LATELY,
+        "samples": _SAMPLES, "since": dt.datetime.now(dt.UTC) - _RECENTLY,
         "gaps_since": since or _BEGINNING, "gaps": MOST_GAPS + 1,
     }  # fmt: skip
-    rows = session.rows(_EXTENT, wanted)
+    rows = session.rows(_EXTENT, params)
     extent = next((row for row in rows if not row[0]), None)
-    _, _, started_at, lsn, _, number, first_commit, baseline_id, sampled_at, kept, archive = (
-        extent or _NOTHING
+    _, _, started_at, lsn, _, number, first_commit, baseline_id, sampled_at, entry, archive = (
+        extent or _NO_EXTENT
     )
-    recorded_since, lsn = _beginning(started_at, first_commit, lsn, kept)
+    recorded_since, lsn = _beginning(started_at, first_commit, lsn, entry)
     gaps, known_since = _gaps(rows, f"{schema}.{name}", since, until)
     if extent is not None and sampled_at is None:
-        sampled_at = session.rows(_REACHED, {**wanted, "since": _BEGINNING})[0][0]
+        sampled_at = session.rows(_REACHED, {**params, "since": _BEGINNING})[0][0]
     return Coverage(
         slot=slot, incarnations=int(number), recorded_since=recorded_since, recorded_since_lsn=lsn,
         stored_until=_stored_until(slot, sampled_at) if number else None,
@@ -279,16 +279,16 @@ def coverage_of(
 
 def _beginning(
     started_at: dt.datetime | None, first_commit: dt.datetime | None,
-    lsn: str | None, kept: str | None,
+    lsn: str | None, retention_entry: str | None,
 ) -> tuple[dt.datetime | None, str | None]:  # fmt: skip
     """Return the time and the LSN at which the stored record begins.
 
-    ``kept`` is the slot's entry in ``retention.slots``, as JSON.
+    ``retention_entry`` is the slot's entry in ``retention.slots``, as JSON.
     """
     recorded_since = min(filter(None, (started_at, first_commit)), default=None)
-    if kept is not None and recorded_since is not None:
+    if retention_entry is not None and recorded_since is not None:
         # Retention deleted earlier days (``store.retention.deletion``).
-        retained = orjson.loads(kept)
+        retained = orjson.loads(retention_entry)
         recorded_since = max(recorded_since, dt.datetime.fromisoformat(retained["since"]))
         lsn = retained["lsn"] or lsn
     return recorded_since, lsn
@@ -302,10 +302,10 @@ def _stored_until(slot: QueriedSlot, sampled_at: dt.datetime | None) -> dt.datet
 
 def _lapses(rows: Sequence[tuple[Any, ...]], name: str) -> Iterator[Gap]:
     """Yield the times in which changes of the table ``name`` may not have been published."""
-    for kind, what, at, from_lsn, to_lsn, _, from_time in rows:
-        of, operations = what.split(" ")
-        why = f"{name} was {lapse_text(of, operations, from_time, at)}."
-        yield Gap(kind, from_time, at, from_lsn, to_lsn, why, None)
+    for kind, kind_and_operations, to_time, from_lsn, to_lsn, _, from_time in rows:
+        lapse_kind, operations = kind_and_operations.split(" ")
+        why = f"{name} was {lapse_text(lapse_kind, operations, from_time, to_time)}."
+        yield Gap(kind, from_time, to_time, from_lsn, to_lsn, why, None)
 
 
 def _gaps(
@@ -315,13 +315,13 @@ def _gaps(
     until: dt.datetime | None,
 ) -> tuple[tuple[Gap, ...], dt.datetime | None]:
     """Return the gaps of the slot and of table ``name``, and since when they are complete."""
-    own = [row[:7] for row in rows if row[0] in ("gap", "skipped")]
+    slot_gaps = [row[:7] for row in rows if row[0] in ("gap", "skipped")]
     lapses = [row[:7] for row in rows if row[0] == "unpublished"]
-    found = [
-        Gap(kind, from_time, at, from_lsn or None, to_lsn or None, why, number)
-        for kind, why, at, from_lsn, to_lsn, number, from_time in own[:MOST_GAPS]
+    gaps = [
+        Gap(kind, from_time, to_time, from_lsn or None, to_lsn or None, why, number)
+        for kind, why, to_time, from_lsn, to_lsn, number, from_time in slot_gaps[:MOST_GAPS]
     ]
-    found += _lapses(lapses[:MOST_GAPS], name)
-    cut = [each[MOST_GAPS - 1][2] for each in (own, lapses) if len(each) > MOST_GAPS]
-    told = sorted(found, key=lambda gap: gap.to_time, reverse=True)
-    return tuple(gap for gap in told if gap.overlaps(since, until)), max(cut, default=None)
+    gaps += _lapses(lapses[:MOST_GAPS], name)
+    limits = [group[MOST_GAPS - 1][2] for group in (slot_gaps, lapses) if len(group) > MOST_GAPS]
+    ordered = sorted(gaps, key=lambda gap: gap.to_time, reverse=True)
+    return tuple(gap for gap in ordered if gap.overlaps(since, until)), max(limits, default=None)

@@ -37,8 +37,8 @@ def first_id_of(day: dt.date) -> int:
 
 
 def _setting(session: ReadSession, name: str) -> Any:
-    found = session.rows("SELECT value FROM setting WHERE name = %s", [name])
-    return orjson.loads(found[0][0]) if found else None
+    rows = session.rows("SELECT value FROM setting WHERE name = %s", [name])
+    return orjson.loads(rows[0][0]) if rows else None
 
 
 def last_deleted_day(session: ReadSession) -> dt.date | None:
@@ -50,7 +50,9 @@ def last_deleted_day(session: ReadSession) -> dt.date | None:
 def deleted_day_of(session: ReadSession, transaction_id: int) -> dt.date | None:
     """Return the day with which (or with its slot's share) a transaction was deleted, or None."""
     slots = _setting(session, "retention.slots") or {}
-    shares = [dt.date.fromisoformat(s["through"]) for s in slots.values() if s.get("through")]
+    shares = [
+        dt.date.fromisoformat(entry["through"]) for entry in slots.values() if entry.get("through")
+    ]
     last = max(filter(None, [*shares, last_deleted_day(session)]), default=None)
     try:
         day = day_of(transaction_id)
@@ -62,7 +64,7 @@ def deleted_day_of(session: ReadSession, transaction_id: int) -> dt.date | None:
 def kept_since(session: ReadSession) -> dict[int, dt.datetime]:
     """Return, for slots that lost days, the time from which on nothing is missing."""
     slots = _setting(session, "retention.slots") or {}
-    return {int(pk): dt.datetime.fromisoformat(s["since"]) for pk, s in slots.items()}
+    return {int(pk): dt.datetime.fromisoformat(entry["since"]) for pk, entry in slots.items()}
 
 
 def is_deleted(
@@ -74,9 +76,9 @@ def is_deleted(
     """
     if text is None:
         return False
-    known = orjson.loads(text)
+    entry = orjson.loads(text)
     if moment is not None:
-        return moment < dt.datetime.fromisoformat(known["since"])
-    if lsn is None or known["lsn"] is None:
+        return moment < dt.datetime.fromisoformat(entry["since"])
+    if lsn is None or entry["lsn"] is None:
         return False
-    return (incarnation, lsn) < (known["life"], int(LSN.parse(known["lsn"])))
+    return (incarnation, lsn) < (entry["life"], int(LSN.parse(entry["lsn"])))

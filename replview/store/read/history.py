@@ -20,6 +20,8 @@ OPEN_STATES = ("receiving", "streaming", "prepared")
 HIDDEN_STATES = ("discarded", "copying")
 #: Transactions that did not commit; they have no place in commit order.
 ENDED_STATES = ("aborted", "rolled back")
+_LAST_SEQ = (1 << 63) - 1
+_END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +36,12 @@ class TransitionRow:
     recorded_at: dt.datetime
 
 
-_LAST_SEQ = (1 << 63) - 1
-_END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
-
-
 def committed_after(
     session: ReadSession, incarnation_id: int, commit_seq: int, limit: int
 ) -> list[TransactionRow]:
     """Return the transactions after a commit_seq, oldest first."""
-    placed = "incarnation_id = %s AND commit_seq > %s ORDER BY commit_seq LIMIT %s"
-    return transactions_where(session, placed, [incarnation_id, commit_seq, limit])
+    condition = "incarnation_id = %s AND commit_seq > %s ORDER BY commit_seq LIMIT %s"
+    return transactions_where(session, condition, [incarnation_id, commit_seq, limit])
 
 
 def committed_before(
@@ -51,8 +49,8 @@ def committed_before(
 ) -> list[TransactionRow]:
     """Return the transactions before a commit_seq (None: the last ones), newest first."""
     before = _LAST_SEQ if commit_seq is None else commit_seq
-    placed = "incarnation_id = %s AND commit_seq < %s ORDER BY commit_seq DESC LIMIT %s"
-    return transactions_where(session, placed, [incarnation_id, before, limit])
+    condition = "incarnation_id = %s AND commit_seq < %s ORDER BY commit_seq DESC LIMIT %s"
+    return transactions_where(session, condition, [incarnation_id, before, limit])
 
 
 def newest_placed(
@@ -115,8 +113,8 @@ def transactions_where(
 
 def transaction_by_id(session: ReadSession, transaction_id: int) -> TransactionRow | None:
     """Return one transaction; None where there is none, or its state is in ``HIDDEN_STATES``."""
-    found = transactions_by_id(session, [transaction_id])
-    return found[0] if found and found[0].state not in HIDDEN_STATES else None
+    transactions = transactions_by_id(session, [transaction_id])
+    return transactions[0] if transactions and transactions[0].state not in HIDDEN_STATES else None
 
 
 def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list[TransitionRow]]:
@@ -125,11 +123,11 @@ def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list
         SELECT transaction_id, state, lsn::text, source_time, recorded_at FROM transition
         WHERE transaction_id = ANY(%s) ORDER BY id
     """
-    found: dict[int, list[TransitionRow]] = {}
+    transitions: dict[int, list[TransitionRow]] = {}
     for transaction_id, state, lsn, source_time, recorded_at in session.rows(sql, [list(ids)]):
-        at = TransitionRow(state, LSN.parse(lsn) if lsn else None, source_time, recorded_at)
-        found.setdefault(transaction_id, []).append(at)
-    return found
+        transition = TransitionRow(state, LSN.parse(lsn) if lsn else None, source_time, recorded_at)
+        transitions.setdefault(transaction_id, []).append(transition)
+    return transitions
 
 
 def relation_names(session: ReadSession, ids: Collection[int]) -> dict[int, tuple[str, str]]:
@@ -138,12 +136,12 @@ def relation_names(session: ReadSession, ids: Collection[int]) -> dict[int, tupl
     return {row[0]: (row[1], row[2]) for row in session.rows(sql, [list(ids)])} if ids else {}
 
 
-def _events(session: ReadSession, condition: str, parameters: Sequence[object]) -> list[EventRow]:
+def _events(session: ReadSession, condition: str, params: Sequence[object]) -> list[EventRow]:
     sql = f"""
         SELECT id, at, kind, message, coalesce(detail, '{{}}'), incarnation_id, after_commit_seq
         FROM slot_event WHERE slot_id = %s AND {condition} LIMIT %s
     """  # noqa: S608 (ours)
-    rows = session.rows(sql, parameters)
+    rows = session.rows(sql, params)
     return [EventRow(*[*row[:4], orjson.loads(row[4]), *row[5:]]) for row in rows]
 
 
@@ -174,10 +172,10 @@ def events_around(
 
     ``since`` bounds the search: the log is indexed by time, not by place.
     """
-    between = """at >= %s AND incarnation_id = %s AND after_commit_seq BETWEEN %s AND %s
+    condition = """at >= %s AND incarnation_id = %s AND after_commit_seq BETWEEN %s AND %s
         ORDER BY at DESC"""
-    wanted = [slot_id, since, incarnation_id, first_seq, last_seq, limit]
-    return _events(session, between, wanted)
+    params = [slot_id, since, incarnation_id, first_seq, last_seq, limit]
+    return _events(session, condition, params)
 
 
 def events_between(
@@ -189,5 +187,5 @@ def events_between(
     limit: int = 200,
 ) -> list[EventRow]:
     """Return the newest ``limit`` log lines of a time, newest first."""
-    wanted = [slot_id, since, until or _END_OF_TIME, limit]
-    return _events(session, "at >= %s AND at < %s ORDER BY at DESC", wanted)
+    params = [slot_id, since, until or _END_OF_TIME, limit]
+    return _events(session, "at >= %s AND at < %s ORDER BY at DESC", params)

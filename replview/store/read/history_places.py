@@ -17,7 +17,7 @@ BLOCK = 1000
 #: SQL for the time, and for the LSN, of a transaction that has a commit_seq.
 PLACED_TIME = "coalesce(t.commit_time, t.stored_at, t.received_at)"
 PLACED_LSN = "coalesce(t.commit_lsn, t.end_lsn, t.first_lsn)"
-_OF_SLOT = """
+_FROM_SLOT = """
     FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
     LEFT JOIN activity_mark m ON m.incarnation_id = i.id
     WHERE (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s)) AND
@@ -25,13 +25,13 @@ _OF_SLOT = """
 """
 _INCARNATIONS = f"""
     SELECT i.id, s.id, o.name || '/' || s.name, i.number, i.commit_seq, coalesce(m.rolled_seq, 0)
-    {_OF_SLOT} ORDER BY i.id DESC
+    {_FROM_SLOT} ORDER BY i.id DESC
 """
 # Find the first and last block that may contain the place, then search the transactions of these,
 # and those after the last summed block.
 _PLACES = f"""
     SELECT l.incarnation, coalesce({{places}})
-    FROM (SELECT i.id AS incarnation, coalesce(m.rolled_seq, -1) + 1 AS tail {_OF_SLOT}) AS l
+    FROM (SELECT i.id AS incarnation, coalesce(m.rolled_seq, -1) + 1 AS tail {_FROM_SLOT}) AS l
     CROSS JOIN LATERAL (
         SELECT min(block) AS first, max(block) AS last FROM history_block
         WHERE incarnation_id = l.incarnation AND {{block}}) AS b
@@ -88,15 +88,15 @@ def incarnation_places(session: ReadSession, slot: str = "") -> list[Incarnation
 
 def last_seqs_at_time(session: ReadSession, slot: str, moment: dt.datetime) -> dict[int, int]:
     """Return ``{incarnation: last commit_seq at or before a moment, or 0}`` (no slot: of all)."""
-    wanted = {**scope(session, slot), "moment": moment, "size": BLOCK}
-    return dict(session.rows(_LAST_AT_TIME, wanted))
+    params = {**scope(session, slot), "moment": moment, "size": BLOCK}
+    return dict(session.rows(_LAST_AT_TIME, params))
 
 
 def first_seqs_from_lsn(session: ReadSession, slot: str, lsn: LSN) -> dict[int, int]:
     """Return ``{incarnation: first commit_seq at or after an LSN}`` where there is one."""
-    wanted = {**scope(session, slot), "lsn": str(lsn), "size": BLOCK}
-    found = session.rows(_FIRST_FROM_LSN, wanted)
-    return {incarnation: seq for incarnation, seq in found if seq is not None}
+    params = {**scope(session, slot), "lsn": str(lsn), "size": BLOCK}
+    rows = session.rows(_FIRST_FROM_LSN, params)
+    return {incarnation: seq for incarnation, seq in rows if seq is not None}
 
 
 def scope(session: ReadSession, slot: str) -> dict[str, object]:

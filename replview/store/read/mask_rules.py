@@ -21,6 +21,7 @@ RULES_SQL = """
     SELECT id, source_id, table_pattern, column_pattern, type_pattern, "when" FROM mask_rule
     ORDER BY id
 """
+When = Literal["ingest", "display"]
 
 
 @lru_cache(maxsize=3000)
@@ -30,12 +31,12 @@ def glob(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     Each piece between stars matches at its first occurrence only (an atomic group), so that the
     time grows no faster than the product of both lengths.
     """
-    first, *rest = re.split(r"\*+", pattern)
-    if not rest:
+    first, *pieces = re.split(r"\*+", pattern)
+    if not pieces:
         return re.compile(re.escape(first), flags)
-    *middle, last = (re.escape(piece) for piece in rest)
-    found = "".join(f"(?>.*?{piece})" for piece in middle)
-    return re.compile(f"{re.escape(first)}{found}.*{last}", flags | re.DOTALL)
+    *middle, last = (re.escape(piece) for piece in pieces)
+    middle_pattern = "".join(f"(?>.*?{piece})" for piece in middle)
+    return re.compile(f"{re.escape(first)}{middle_pattern}.*{last}", flags | re.DOTALL)
 
 
 def table_readings(name: str) -> list[tuple[str, str]]:
@@ -44,16 +45,13 @@ def table_readings(name: str) -> list[tuple[str, str]]:
     The list is empty without a dot. The literal readings come first, then those without the double
     quotes that SQL has around a part.
     """
-    called = [name.split(".")]
-    if '"' in name and (parts := name_parts(name)) not in called:
-        called.append(parts)
+    splits = [name.split(".")]
+    if '"' in name and (parts := name_parts(name)) not in splits:
+        splits.append(parts)
     return [
-        (".".join(parts[:place]), ".".join(parts[place:]))
-        for parts in called for place in range(1, len(parts))
+        (".".join(parts[:dot]), ".".join(parts[dot:]))
+        for parts in splits for dot in range(1, len(parts))
     ]  # fmt: skip
-
-
-When = Literal["ingest", "display"]
 
 
 class MaskableColumn(Protocol):
@@ -116,15 +114,15 @@ def any_column(rules: Iterable[Rule]) -> str:
     It may match more: any character stands for one that is not alphanumeric, or that has another
     case beyond ASCII.
     """
-    pieces = ("".join(map(_piece, rule.column_pattern)) for rule in rules)
-    return f"^({'|'.join(dict.fromkeys(pieces))})$"
+    patterns = ("".join(map(_character_pattern, rule.column_pattern)) for rule in rules)
+    return f"^({'|'.join(dict.fromkeys(patterns))})$"
 
 
-def _piece(character: str) -> str:
+def _character_pattern(character: str) -> str:
     if character == "*":
         return ".*"
-    plain = character.isascii() and character.isalnum() and character.lower() not in "iks"
-    return f"[{character.lower()}{character.upper()}]" if plain else "."
+    is_plain = character.isascii() and character.isalnum() and character.lower() not in "iks"
+    return f"[{character.lower()}{character.upper()}]" if is_plain else "."
 
 
 def rules_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[Rule, ...]:
@@ -140,15 +138,15 @@ def masked_by(
     columns: Sequence[MaskableColumn],
 ) -> dict[str, When]:
     """Return ``{column: where it is masked}`` for one shape of a table; ingest outranks display."""
-    found: dict[str, When] = {}
+    masked: dict[str, When] = {}
     for rule in rules:
         if not rule.matches_table(source_id, schema, table):
             continue
         for column in columns:
-            wins = found.get(column.name) != "ingest"
+            wins = masked.get(column.name) != "ingest"
             if wins and rule.matches_column(column.name, column.type_name):
-                found[column.name] = rule.when
-    return found
+                masked[column.name] = rule.when
+    return masked
 
 
 def named_columns(columns: Iterable[Mapping[str, Any]]) -> list[NamedColumn]:

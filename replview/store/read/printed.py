@@ -95,16 +95,16 @@ def type_of(session: ReadSession, column: Mapping[str, Any]) -> ColumnType | Non
             return ColumnType(
                 "text", name, collatable=True, ordered=True, caseless=True, exact=False
             )
-    values = {"oid": oid, "typmod": -1 if typmod is None else int(typmod), "array": is_array,
+    params = {"oid": oid, "typmod": -1 if typmod is None else int(typmod), "array": is_array,
               "name": name}  # fmt: skip
-    found = session.rows(_TYPE, values)
-    if not found or _OF_ITS_SERVER.fullmatch(found[0][1]):
+    rows = session.rows(_TYPE, params)
+    if not rows or _OF_ITS_SERVER.fullmatch(rows[0][1]):
         return None
-    found_oid, name, full, collatable, is_array, ordered = found[0]
-    bound = values["typmod"] != -1
+    type_oid, name, full, collatable, is_array, ordered = rows[0]
+    bound = params["typmod"] != -1
     return ColumnType(
         f'pg_catalog."{name}"', full, collatable, is_array, ordered,
-        exact=_is_exact(found_oid, bound=bound), bound=bound,
+        exact=_is_exact(type_oid, bound=bound), bound=bound,
     )  # fmt: skip
 
 
@@ -125,9 +125,9 @@ def _printed(session: ReadSession, kind: ColumnType, value: str) -> str:
     if kind.labels is not None or kind.caseless:
         return value
     # A cast with a modifier cuts or rounds. A value that it changes is no value of the type.
-    same = "TRUE" if not kind.bound else f"typed.value::{kind.sql} = typed.value::{kind.full}"
-    made = f"CASE WHEN {same} THEN format('%%s', typed.value::{kind.full}) END"
-    return checked(session, kind.full, made, value)
+    fits = "TRUE" if not kind.bound else f"typed.value::{kind.sql} = typed.value::{kind.full}"
+    text_sql = f"CASE WHEN {fits} THEN format('%%s', typed.value::{kind.full}) END"
+    return checked(session, kind.full, text_sql, value)
 
 
 def prints_alike(column: Mapping[str, Any]) -> bool:
@@ -173,28 +173,28 @@ def equal_texts(
         return None
     if not printed[-1:].isdigit():  # NaN, Infinity
         return [printed]
-    whole, _, decimals = printed.partition(".")
-    least = decimals.rstrip("0")
-    more = (f"{whole}.{least}{'0' * n}" if least or n else whole for n in range(zeros + 1))
-    return list(dict.fromkeys([printed, *more]))
+    integer, _, decimals = printed.partition(".")
+    digits = decimals.rstrip("0")
+    texts = (f"{integer}.{digits}{'0' * n}" if digits or n else integer for n in range(zeros + 1))
+    return list(dict.fromkeys([printed, *texts]))
 
 
-def checked(session: ReadSession, type_name: str, made: str, value: str) -> str:
-    """Return the result of ``made`` for a typed value, if that is valid for the type.
+def checked(session: ReadSession, type_name: str, text_sql: str, value: str) -> str:
+    """Return the result of ``text_sql`` for a typed value, if that is valid for the type.
 
-    ``made`` is SQL for a text, over ``typed.value``. Raises ``NotOfTypeError``. From PostgreSQL 16
-    on, no error message of the server contains the value.
+    ``text_sql`` is SQL for a text, over ``typed.value``. Raises ``NotOfTypeError``. From PostgreSQL
+    16 on, no error message of the server contains the value.
     """
     typed = "FROM (SELECT %s::text AS value OFFSET 0) AS typed"
     try:
         if session.server_version >= 160000:
-            valid = f"CASE WHEN pg_input_is_valid(typed.value, '{type_name}') THEN {made} END"
-            found = session.rows(f"SELECT {valid} {typed}", [value])[0][0]
+            valid = f"CASE WHEN pg_input_is_valid(typed.value, '{type_name}') THEN {text_sql} END"
+            text = session.rows(f"SELECT {valid} {typed}", [value])[0][0]
         else:
             with session.savepoint():
-                found = session.rows(f"SELECT {made} {typed}", [value])[0][0]
+                text = session.rows(f"SELECT {text_sql} {typed}", [value])[0][0]
     except (psycopg.DataError, session.data_error):
-        found = None
-    if found is None:
+        text = None
+    if text is None:
         raise NotOfTypeError(type_name)
-    return str(found)
+    return str(text)

@@ -46,24 +46,24 @@ def made_anew(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[
     them counts as unchanged. An entry of fewer than three numbers, which describes a later state,
     counts as replaced unless both entries are equal.
     """
-    both = before.keys() & after.keys()
-    return {name for name in both if not _is_same(before[name], after[name])}
+    names = before.keys() & after.keys()
+    return {name for name in names if not _is_same(before[name], after[name])}
 
 
-def _is_same(one: Sequence[int], two: Sequence[int]) -> bool:
-    if one == two:
+def _is_same(before: Sequence[int], after: Sequence[int]) -> bool:
+    if before == after:
         return True
-    if len(one) < 3 or len(two) < 3 or one[0] != two[0]:
+    if len(before) < 3 or len(after) < 3 or before[0] != after[0]:
         return False
     # An ALTER TABLE that rewrites the table gives it another file. VACUUM FULL does, too, but
     # leaves the transaction that made the column.
-    return one[1] == two[1] or one[2] == two[2] != 0
+    return before[1] == after[1] or before[2] == after[2] != 0
 
 
 def _read(
-    session: ReadSession, where: str, parameters: list[Any] | dict[str, Any]
+    session: ReadSession, where: str, params: list[Any] | dict[str, Any]
 ) -> list[VersionShape]:
-    rows = session.rows(f"{_SHAPES} WHERE {where} ORDER BY v.relation_id, v.number", parameters)
+    rows = session.rows(f"{_SHAPES} WHERE {where} ORDER BY v.relation_id, v.number", params)
     lists = (map(orjson.loads, (row[7] or "[]", row[8] or "[]")) for row in rows)
     return [VersionShape(*row[:7], *last) for row, last in zip(rows, lists, strict=True)]
 
@@ -87,9 +87,9 @@ def shapes_named(
     """
     if not names:
         return []
-    named = f"""
+    condition = f"""
         r.slot_id = %(slot)s AND EXISTS (SELECT FROM {CHOSEN} WHERE {is_chosen_sql("r")}
             OR EXISTS (SELECT FROM relation_version o
                        WHERE o.relation_id = r.id AND {is_chosen_sql("o")}))
     """  # noqa: S608 (our own columns)
-    return _read(session, named, {"slot": slot.pk, **chosen_values(names)})
+    return _read(session, condition, {"slot": slot.pk, **chosen_values(names)})

@@ -43,6 +43,6 @@ def row_widths(
     visibility = session.visibility
     if visibility.hides(relation_id) or visibility.masked(relation_id):
         return None
-    parameters = {"relation": relation_id, "key": key_columns, "columns": columns}
-    rows, width, key_width, partial = session.prepared_rows(_WIDTHS, parameters)[0]
+    params = {"relation": relation_id, "key": key_columns, "columns": columns}
+    rows, width, key_width, partial = session.prepared_rows(_WIDTHS, params)[0]
     return RowWidths(rows, width, key_width, partial > 0) if rows else None

@@ -37,6 +37,10 @@ SEPARATOR = "\x1f"
 #: Replaces SQL NULL in a key, which is only possible under REPLICA IDENTITY FULL.
 NULL_MARK = "\x00"
 
+#: Place in an incarnation: LSN of the commit (of a snapshot: its position), 0 for a snapshot and 1
+#: for a change of the stream (a snapshot comes before a commit at its position), LSN, seq.
+RowPosition = tuple[int, int, int, int]
+
 
 class QueriedSlot(Protocol):
     """The attributes of a slot that queries need."""
@@ -168,19 +172,19 @@ class TransactionRow(NamedTuple):
     def others(self, actor: str | None) -> list[str]:
         """Return the other actors of the transaction: ``bob``, ``carol (perhaps)``, ``unknown``."""
         sure = {part["actor"] for part in self.parts if part["grade"] != "perhaps"}
-        found = [name for name in self.names if name != actor]
-        return [f"{name or 'unknown'}{'' if name in sure else ' (perhaps)'}" for name in found]
+        names = [name for name in self.names if name != actor]
+        return [f"{name or 'unknown'}{'' if name in sure else ' (perhaps)'}" for name in names]
 
     def share_of(self, actor: str | None) -> "TransactionRow":
         """Return the transaction with this actor's grade and, where known, this actor's counts."""
-        mine = [part for part in self.parts if part["actor"] == actor]
-        row = self._replace(actor=actor, actor_grade=mine[-1]["grade"])
-        if "counts" not in mine[0]:
+        parts = [part for part in self.parts if part["actor"] == actor]
+        row = self._replace(actor=actor, actor_grade=parts[-1]["grade"])
+        if "counts" not in parts[0]:
             return row
-        inserts, updates, deletes, truncates, messages = mine[0]["counts"]
+        inserts, updates, deletes, truncates, messages = parts[0]["counts"]
         return row._replace(
             inserts=inserts, updates=updates, deletes=deletes, truncates=truncates,
-            messages=messages, relations=mine[0]["relations"],
+            messages=messages, relations=parts[0]["relations"],
         )  # fmt: skip
 
     def actor_of(self, seq: int) -> str | None:
@@ -191,6 +195,10 @@ class TransactionRow(NamedTuple):
     def moment(self) -> dt.datetime:
         """Return the time that orders the transaction in history."""
         return self.commit_time or self.stored_at or self.received_at
+
+
+#: The columns of ``transaction t`` that make a ``TransactionRow``.
+TRANSACTION_COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow._fields[:-1])
 
 
 def actor_at(parts: Sequence[Mapping[str, Any]], seq: int) -> str | None:
@@ -204,10 +212,6 @@ def named(actors: Sequence[str | None]) -> list[str]:
     return [name for name in reversed(dict.fromkeys(reversed(actors))) if name]
 
 
-#: The columns of ``transaction t`` that make a ``TransactionRow``.
-TRANSACTION_COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow._fields[:-1])
-
-
 @dataclass(frozen=True, slots=True)
 class EventRow:
     """A line of a slot's log with its place in history."""
@@ -219,11 +223,6 @@ class EventRow:
     detail: dict[str, Any]
     incarnation_id: int | None
     after_commit_seq: int
-
-
-#: Place in an incarnation: LSN of the commit (of a snapshot: its position), 0 for a snapshot and 1
-#: for a change of the stream (a snapshot comes before a commit at its position), LSN, seq.
-RowPosition = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,14 +34,16 @@ _CUT = {
 CUT_COLUMNS = STEP_COLUMNS.replace("c.old, c.new", f"{_CUT['old']}, {_CUT['new']}")
 #: Fields of a withheld logical message that are shown all the same.
 _MESSAGE_SHOWN = ("prefix", "transactional")
-_JSON = tuple(map(TransactionRow._fields.index, ("context", "actors", "relations")))
-_RELATIONS = TransactionRow._fields.index("relations")
+_JSON_COLUMNS = tuple(map(TransactionRow._fields.index, ("context", "actors", "relations")))
+_RELATIONS_COLUMN = TransactionRow._fields.index("relations")
 #: Replaces a definition that may contain a hidden value.
 WITHHELD = "withheld: it may hold a value that is not shown"
 _NAMES = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
 _VALUES = re.compile(r"'|(?<![\w$])\d|\b(?:WHERE|true|false)\b", re.IGNORECASE)
-_OF_CHANGE = "AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))"
-_OF_VALUE = """
+_CHANGE_CONDITION = (
+    "AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))"
+)
+_VALUE_CONDITION = """
     AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, v.key), false)
 """
 
@@ -54,8 +56,8 @@ def seen_change(change: ChangeRow, visibility: Visibility) -> ChangeRow:
         if not visibility.hides_message_in(change.transaction_id):
             return change
         message = change.new or {}
-        shown = {name: message[name] for name in _MESSAGE_SHOWN if name in message}
-        return change._replace(new=shown, hidden=True)
+        content = {name: message[name] for name in _MESSAGE_SHOWN if name in message}
+        return change._replace(new=content, hidden=True)
     relation_id = change.relation_id
     if relation_id is None or change.op == "T":
         return change
@@ -80,11 +82,11 @@ def masked_change(change: ChangeRow, masked: Set[str]) -> ChangeRow:
         sent = {name: value for name, value in old.items() if name not in masked}
         if all((new or {}).get(name, value) == value for name, value in sent.items()):
             old = old_kind = None
-    mine = {str(column["name"]) for column in change.columns} if update else set()
+    columns = {str(column["name"]) for column in change.columns} if update else set()
     return change._replace(
         old=masked_image(old, masked),
         old_kind=old_kind,
-        new=masked_image(new, masked, unsent=mine.intersection(masked)),
+        new=masked_image(new, masked, unsent=columns.intersection(masked)),
     )
 
 
@@ -97,11 +99,11 @@ def seen_step(step: RowStep, visibility: Visibility) -> RowStep:
     masked = visibility.masked(step.relation_id, version_id=step.version_id)
     if not masked:
         return step
-    mine = visibility.masked_in(step.relation_id, step.version_id)
+    masked_columns = visibility.masked_in(step.relation_id, step.version_id)
     return replace(
         step,
         old=masked_image(step.old, masked),
-        new=masked_image(step.new, masked, unsent=mine if step.op == "U" else ()),
+        new=masked_image(step.new, masked, unsent=masked_columns if step.op == "U" else ()),
     )
 
 
@@ -129,11 +131,12 @@ def withholds_size(row: _Sized, visibility: Visibility) -> bool:
     """Return whether the size is withheld, as it would reveal the length of hidden values."""
     if visibility.open:
         return False
-    touched = list(map(int, row.relations or ()))
-    visibility.learn(touched)
-    return any(visibility.hides(one) or visibility.masked(one) for one in touched) or (
-        row.messages > 0 and visibility.hides_messages_of_incarnation(row.incarnation_id)
-    )
+    relation_ids = list(map(int, row.relations or ()))
+    visibility.learn(relation_ids)
+    return any(
+        visibility.hides(relation_id) or visibility.masked(relation_id)
+        for relation_id in relation_ids
+    ) or (row.messages > 0 and visibility.hides_messages_of_incarnation(row.incarnation_id))
 
 
 def learn_touched(rows: Iterable[Sequence[Any]], visibility: Visibility, before: int = 0) -> None:
@@ -142,22 +145,26 @@ def learn_touched(rows: Iterable[Sequence[Any]], visibility: Visibility, before:
     ``before`` is the number of columns that precede ``TRANSACTION_COLUMNS``.
     """
     if not visibility.open:
-        documents = (row[before + _RELATIONS] for row in rows)
-        visibility.learn({int(one) for text in documents for one in orjson.loads(text or "{}")})
+        documents = (row[before + _RELATIONS_COLUMN] for row in rows)
+        visibility.learn(
+            {int(relation_id) for text in documents for relation_id in orjson.loads(text or "{}")}
+        )
 
 
 def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow:
     """Return a row of ``TRANSACTION_COLUMNS``, without the context if messages are withheld."""
     values = list(row)
-    for place in _JSON:
-        if values[place] is not None:
-            values[place] = orjson.loads(values[place])
-    found = TransactionRow(*values)
-    if withholds_size(found, visibility):
-        found = found._replace(size_withheld=True)
-    if found.context is None or not visibility.hides_messages_of_incarnation(found.incarnation_id):
-        return found
-    return found._replace(context=None)
+    for index in _JSON_COLUMNS:
+        if values[index] is not None:
+            values[index] = orjson.loads(values[index])
+    transaction = TransactionRow(*values)
+    if withholds_size(transaction, visibility):
+        transaction = transaction._replace(size_withheld=True)
+    if transaction.context is None or not visibility.hides_messages_of_incarnation(
+        transaction.incarnation_id
+    ):
+        return transaction
+    return transaction._replace(context=None)
 
 
 def masked_image(
@@ -191,17 +198,17 @@ def seen_definition(
     columns that are masked.
     """
     names = list(names)
-    if any(visibility.hides_table(source_id, *each) for each in names):
+    if any(visibility.hides_table(source_id, *table_name) for table_name in names):
         return WITHHELD
     if (visibility.open and not also) or not (of or _VALUES.search(definition)):
         return definition
-    named = {m[1].replace('""', '"') if m[1] else m[2] for m in _NAMES.finditer(definition)}
-    columns = [{"name": name} for name in {*named, of}]
+    identifiers = {m[1].replace('""', '"') if m[1] else m[2] for m in _NAMES.finditer(definition)}
+    columns = [{"name": name} for name in {*identifiers, of}]
     masked = frozenset[str](also).union(
-        *(visibility.masked_of_table(source_id, *each, columns) for each in names)
+        *(visibility.masked_of_table(source_id, *table_name, columns) for table_name in names)
     )
-    whole = ".*" in definition and not visibility.open
-    return WITHHELD if whole or not masked.isdisjoint({*named, of}) else definition
+    names_row = ".*" in definition and not visibility.open
+    return WITHHELD if names_row or not masked.isdisjoint({*identifiers, of}) else definition
 
 
 def without_row_filters(detail: Any) -> Any:
@@ -238,12 +245,12 @@ class TextLimits:
     @property
     def holds_text(self) -> str:
         """Return the condition that ``change c`` has a value like ``%(pattern)s``."""
-        sides = " OR ".join(
+        conditions = " OR ".join(
             f"EXISTS (SELECT FROM jsonb_each_text(c.{side}) v"
             f" WHERE v.value ILIKE %(pattern)s {self.of_value})"
             for side in ("new", "old")
         )
-        return f"({sides}) {self.of_change}"
+        return f"({conditions}) {self.of_change}"
 
 
 def pattern_of(text: str) -> str:
@@ -264,18 +271,22 @@ def text_limits(
     if visibility.open:
         return TextLimits()
     visibility.learn(relation_ids)
-    seen = [relation_id for relation_id in relation_ids if not visibility.hides(relation_id)]
-    columns = {str(each): sorted(masked) for each in seen if (masked := visibility.masked(each))}
+    visible = [relation_id for relation_id in relation_ids if not visibility.hides(relation_id)]
+    columns = {
+        str(table_id): sorted(masked)
+        for table_id in visible
+        if (masked := visibility.masked(table_id))
+    }
     if transaction_id is None:
         hides_messages = visibility.hides_some_messages
     else:
         hides_messages = visibility.hides_message_in(transaction_id)
-    values = {
-        "searched_versions": sorted(set[int]().union(*map(visibility.versions, seen))),
+    params = {
+        "searched_versions": sorted(set[int]().union(*map(visibility.versions, visible))),
         "masked_columns": orjson.dumps(columns).decode(),
     }
     no_messages = " AND c.op::text <> 'M'" if hides_messages else ""
-    return TextLimits(_OF_CHANGE + no_messages, _OF_VALUE, values)
+    return TextLimits(_CHANGE_CONDITION + no_messages, _VALUE_CONDITION, params)
 
 
 def withheld_reason(
@@ -292,8 +303,12 @@ def withheld_reason(
     if any(map(visibility.hides, relation_ids)):
         return f"you have {NO_RIGHT} of {table}"
     masked = frozenset[str]().union(*map(visibility.masked, relation_ids))
-    asked = next((column for column in columns if column in masked), None)
-    return "" if asked is None else f"{asked} of {table} is masked: nobody can look for its values"
+    masked_column = next((column for column in columns if column in masked), None)
+    return (
+        ""
+        if masked_column is None
+        else f"{masked_column} of {table} is masked: nobody can look for its values"
+    )
 
 
 def tables_of(session: ReadSession, transaction_ids: Collection[int]) -> list[int]:
@@ -311,7 +326,11 @@ def tables_without_size(session: ReadSession) -> list[str]:
     """Return the tables whose transactions withhold their size, as keys of ``relations``."""
     visibility, tables = session.visibility, all_tables(session)
     visibility.learn(tables)
-    return [str(one) for one in tables if visibility.hides(one) or visibility.masked(one)]
+    return [
+        str(relation_id)
+        for relation_id in tables
+        if visibility.hides(relation_id) or visibility.masked(relation_id)
+    ]
 
 
 def all_tables(session: ReadSession) -> list[int]:

@@ -96,8 +96,8 @@ class ReadSession:
 
     def source_ids(self) -> list[int] | None:
         """Return the sources that the reader may see; None: all."""
-        seen = self.visibility.sources
-        return None if seen is None else sorted(seen)
+        sources = self.visibility.sources
+        return None if sources is None else sorted(sources)
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a statement. The client binds parameters; JSON comes as text."""
@@ -139,8 +139,8 @@ class ReadSession:
     def _prepare(self, name: str, text: str) -> None:
         """Prepare the statement unless this session has it; this does not count as a query."""
         connection = self.connection
-        known = _prepared.setdefault(connection, set())
-        if name in known:
+        prepared = _prepared.setdefault(connection, set())
+        if name in prepared:
             return
         with self.errors():
             # The setting applies to the whole session: nothing else prepares statements on these
@@ -153,7 +153,7 @@ class ReadSession:
                 # Another client of the same pooler prepared the very same statement.
                 if self.in_transaction:
                     raise
-        known.add(name)
+        prepared.add(name)
 
     def _is_forgotten(self, error: Exception, name: str) -> bool:
         """Return whether the prepared statement is lost or outdated, so that the text can run."""
@@ -185,14 +185,14 @@ def _numbered(statement: str) -> tuple[str, str, tuple[int | str, ...]]:
     """Return the statement with ``$1``, its name, and the parameter of each number."""
     order: list[int | str] = []
 
-    def number(found: re.Match[str]) -> str:
-        named, positional, _ = found.groups()
-        if named is None and positional is None:
+    def number(placeholder: re.Match[str]) -> str:
+        name_key, is_positional, _ = placeholder.groups()
+        if name_key is None and is_positional is None:
             return "%"
-        if named is None or named not in order:
-            order.append(len(order) if named is None else named)
+        if name_key is None or name_key not in order:
+            order.append(len(order) if name_key is None else name_key)
             return f"${len(order)}"
-        return f"${order.index(named) + 1}"
+        return f"${order.index(name_key) + 1}"
 
     text = _PLACEHOLDER.sub(number, statement)
     name = f"replview_{hashlib.blake2s(text.encode(), digest_size=12).hexdigest()}"

@@ -84,11 +84,11 @@ def literal(value: object, type_name: str | None = None) -> str:
     """
     if value is None:
         return "NULL"
-    text, known = str(value), base_type(type_name)
-    whole = known in _WHOLE_TYPES and _WHOLE_NUMBER.match(text)
-    if whole or (known == "numeric" and _NUMBER.match(text)):
+    text, base = str(value), base_type(type_name)
+    is_whole = base in _WHOLE_TYPES and _WHOLE_NUMBER.match(text)
+    if is_whole or (base == "numeric" and _NUMBER.match(text)):
         return text
-    if known == "boolean" and text in ("t", "f"):
+    if base == "boolean" and text in ("t", "f"):
         return "true" if text == "t" else "false"
     return string(text).lstrip()
 
@@ -101,8 +101,8 @@ def equals(name: str, value: object, type_name: str | None, *, key: bool = False
     column = identifier(name)
     if value is None:
         return f"{column} IS NULL"
-    known = base_type(type_name)
-    if key or known.removesuffix("[]") in _COMPARABLE:
+    base = base_type(type_name)
+    if key or base.removesuffix("[]") in _COMPARABLE:
         return f"{column} = {literal(value, type_name)}"
     # The types json and xml have no equality, and that of point or a composite type means something
     # else.

@@ -20,7 +20,7 @@ OPERATIONS = "IUDT"
 _MOST_LOOKS = 200
 
 # A partitioned table that is published as its leaf partitions has no entry of its own.
-_OF_TABLE = """
+_LOOKS = """
     SELECT p.first_seen_at, p.last_seen_at,
            (SELECT jsonb_agg(t) FROM jsonb_array_elements(p.facts->'tables') AS t
              WHERE (t->>'schema' = %(schema)s AND t->>'table' = %(table)s)
@@ -95,10 +95,10 @@ def table_coverage(
     baseline_id: int | None,
 ) -> TableCoverage:
     """Return the coverage of a table at the end of the requested time."""
-    wanted = {"slot": slot.pk, "schema": schema, "table": table, "name": f"{schema}.{table}"}
+    params = {"slot": slot.pk, "schema": schema, "table": table, "name": f"{schema}.{table}"}
     looks = [
         _publishing(first, last, orjson.loads(entries) if isinstance(entries, str) else entries)
-        for first, last, entries in session.rows(_OF_TABLE, {**wanted, "most": _MOST_LOOKS})
+        for first, last, entries in session.rows(_LOOKS, {**params, "most": _MOST_LOOKS})
         if until is None or first <= until
     ]
     baseline = None if baseline_id is None else _baseline(session, baseline_id)
@@ -126,18 +126,20 @@ def _seen_filter(
     if row_filter is None or visibility.open:
         return row_filter
     source_id = session.rows("SELECT source_id FROM slot WHERE id = %s", [slot.pk])[0][0]
-    # What is masked under a former name is masked still.
-    mine = session.rows(_RELATIONS, [slot.pk, *name])
-    masked = frozenset[str]().union(*(visibility.masked(relation_id) for (relation_id,) in mine))
+    # A column that was masked under a former name of the table stays masked.
+    relations = session.rows(_RELATIONS, [slot.pk, *name])
+    masked = frozenset[str]().union(
+        *(visibility.masked(relation_id) for (relation_id,) in relations)
+    )
     return seen_definition(row_filter, visibility, source_id, [name], also=masked)
 
 
 def _baseline(session: ReadSession, baseline_id: int) -> DoneBaseline | None:
     sql = "SELECT id, rows, finished_at, lsn::text FROM baseline WHERE id = %s"
-    found = session.rows(sql, [baseline_id])
-    if not found:
+    baselines = session.rows(sql, [baseline_id])
+    if not baselines:
         return None
-    pk, rows, finished_at, lsn = found[0]
+    pk, rows, finished_at, lsn = baselines[0]
     return DoneBaseline(pk, rows, finished_at, LSN.parse(lsn) if lsn else None)
 
 
@@ -146,14 +148,14 @@ def _published_since(looks: Sequence[_Publishing]) -> dt.datetime | None:
     now = looks[0]
     if not now.operations:
         return None
-    same = takewhile(
+    covering = takewhile(
         lambda look: (
             look.row_filter in (None, now.row_filter)
             and set(now.operations) <= set(look.operations)
         ),
         looks,
     )
-    return list(same)[-1].first_seen_at
+    return list(covering)[-1].first_seen_at
 
 
 def _publishing(

@@ -29,14 +29,7 @@ def is_chosen_sql(row: str) -> str:
     )
 
 
-def chosen_values(words: Iterable[str]) -> dict[str, list[str | None]]:
-    """Return the parameters of ``CHOSEN``."""
-    found = chosen_tables(words)
-    names = ("tables", "table_schemas", "table_names")
-    return {name: [one[place] for one in found] for place, name in enumerate(names)}
-
-
-_UNKNOWN = f"""
+_UNKNOWN_TABLES = f"""
     SELECT n.word FROM {CHOSEN} WHERE NOT EXISTS (
         SELECT FROM relation r JOIN slot s ON s.id = r.slot_id JOIN source o ON o.id = s.source_id
         WHERE (%(slot)s = '' OR (o.name = %(source)s AND s.name = %(name)s))
@@ -47,12 +40,19 @@ _UNKNOWN = f"""
 """  # noqa: S608 (our own columns)
 
 
+def chosen_values(words: Iterable[str]) -> dict[str, list[str | None]]:
+    """Return the parameters of ``CHOSEN``."""
+    tables = chosen_tables(words)
+    names = ("tables", "table_schemas", "table_names")
+    return {name: [table[index] for table in tables] for index, name in enumerate(names)}
+
+
 def names_had(
     session: ReadSession, source_id: int, schema: str, table: str
 ) -> set[tuple[str, str]]:
     """Return every name a table of this name has had in the record of a source, with this one."""
-    found = session.rows(_NAMES, {"source": source_id, "schema": schema, "table": table})
-    return {(schema, table), *((row[0], row[1]) for row in found)}
+    rows = session.rows(_NAMES, {"source": source_id, "schema": schema, "table": table})
+    return {(schema, table), *((row[0], row[1]) for row in rows)}
 
 
 def unknown_tables(session: ReadSession, names: Collection[str], slot: str = "") -> list[str]:
@@ -63,9 +63,9 @@ def unknown_tables(session: ReadSession, names: Collection[str], slot: str = "")
     if not names:
         return []
     source, _, name = slot.rpartition("/")
-    wanted = {**chosen_values(names), "slot": slot, "source": source, "name": name,
+    params = {**chosen_values(names), "slot": slot, "source": source, "name": name,
               "seen": session.source_ids()}  # fmt: skip
-    return [row[0] for row in session.rows(_UNKNOWN, wanted)]
+    return [row[0] for row in session.rows(_UNKNOWN_TABLES, params)]
 
 
 def unknown_words(session: ReadSession, names: Collection[str], slot: str = "") -> str:

@@ -78,11 +78,13 @@ class Condition:
         return self.operator in ("changed", "->")
 
     def __str__(self) -> str:
-        plain = _PLAIN_COLUMN.fullmatch(self.column)
-        column = self.column if plain else '"' + self.column.replace('"', '""') + '"'
+        is_plain = _PLAIN_COLUMN.fullmatch(self.column)
+        column = self.column if is_plain else '"' + self.column.replace('"', '""') + '"'
         if self.operator == "->":
-            sides = ("*" if side is None else str(side) for side in (self.before, self.value))
-            return f"{column}: {' -> '.join(sides)}"
+            operands = (
+                "*" if operand is None else str(operand) for operand in (self.before, self.value)
+            )
+            return f"{column}: {' -> '.join(operands)}"
         return " ".join([column, self.operator, *([str(self.value)] if self.value else [])])
 
 
@@ -102,18 +104,18 @@ class ValueFilter:
         if not text.strip():
             return cls()
         condition, position = _condition(text, 0)
-        found = [condition]
+        conditions = [condition]
         while rest := text[position:].strip():
-            joined = _AND.match(text, position)
-            if joined is None:
+            conjunction = _AND.match(text, position)
+            if conjunction is None:
                 raise WhereProblem(
                     f"conditions are joined by “and”: not understood from “{rest}” on"
                 )
-            condition, position = _condition(text, joined.end())
-            found.append(condition)
-        if len(found) > MOST_CONDITIONS:
+            condition, position = _condition(text, conjunction.end())
+            conditions.append(condition)
+        if len(conditions) > MOST_CONDITIONS:
             raise WhereProblem(f"at most {MOST_CONDITIONS} conditions")
-        return cls(tuple(found))
+        return cls(tuple(conditions))
 
     def __bool__(self) -> bool:
         return bool(self.conditions)
@@ -133,11 +135,11 @@ class ValueFilter:
 
 
 def _condition(text: str, position: int) -> tuple[Condition, int]:
-    found = _COLUMN.match(text, position)
-    if found is None:
+    name = _COLUMN.match(text, position)
+    if name is None:
         raise WhereProblem(f"a column's name is missing at “{text[position:].strip()[:40]}”")
-    column = found[2] if found[1] is None else found[1].replace('""', '"')
-    position = found.end()
+    column = name[2] if name[1] is None else name[1].replace('""', '"')
+    position = name.end()
     if state := _STATE.match(text, position):
         return Condition(column, " ".join(state[1].lower().split())), state.end()
     if colon := _COLON.match(text, position):
@@ -180,9 +182,9 @@ def _side(
 def _value(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[TextValue, int]:
     if quoted := _QUOTED.match(text, position):
         return TextValue(quoted[1].replace("''", "'")), quoted.end()
-    found = bare.match(text, position)
-    if found is None or not (word := found[1]):
+    unquoted = bare.match(text, position)
+    if unquoted is None or not (word := unquoted[1]):
         raise WhereProblem(f"a value is missing after {column}; an empty text is written ''")
     if word.startswith("'"):
         raise WhereProblem(f"the quote after {column} is not closed")
-    return TextValue(None if word.lower() == "null" else word), found.end()
+    return TextValue(None if word.lower() == "null" else word), unquoted.end()

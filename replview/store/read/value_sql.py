@@ -24,7 +24,7 @@ from replview.store.read.session import ReadSession
 from replview.store.read.value_filter import Condition, TextValue, ValueFilter, WhereProblem
 
 #: Types whose equal values have equal text, which can be compared without a cast.
-_ALIKE = re.compile(r'text|pg_catalog."(int[248]|oid|bool|uuid|text|varchar|name)"')
+_EQUAL_TEXT = re.compile(r'text|pg_catalog."(int[248]|oid|bool|uuid|text|varchar|name)"')
 _NUMERIC = 'pg_catalog."numeric"'
 #: Number of digits up to which every whole number is a value of the type.
 _DIGITS = {'pg_catalog."int2"': 4, 'pg_catalog."int4"': 9, 'pg_catalog."oid"': 9,
@@ -82,8 +82,8 @@ def _predicate(
             groups.setdefault(sql, []).append(shape.id)
     if not groups:
         raise trouble or WhereProblem(_no_column(where, shapes))
-    covered = sum(len(ids) for ids in groups.values()) == len(shapes)
-    if len(groups) == 1 and covered:
+    is_complete = sum(len(ids) for ids in groups.values()) == len(shapes)
+    if len(groups) == 1 and is_complete:
         built.sql = next(iter(groups))
         return built
     branches = []
@@ -114,25 +114,27 @@ def equality(
 
 def _bases(shapes: Iterable[VersionShape]) -> dict[int, dict[str, Any]]:
     """Return the base of each of the source's own types, by oid; for an enum, with most labels."""
-    found: dict[int, dict[str, Any]] = {}
+    bases: dict[int, dict[str, Any]] = {}
     for column in (column for shape in shapes for column in shape.columns if column.get("base")):
         base, oid = column["base"], int(column["type_oid"])
-        if len(base["labels"] or ()) >= len(found.get(oid, base)["labels"] or ()):
-            found[oid] = base
-    return found
+        if len(base["labels"] or ()) >= len(bases.get(oid, base)["labels"] or ()):
+            bases[oid] = base
+    return bases
 
 
 def _relations(shapes: Iterable[VersionShape]) -> dict[int, int]:
     """Return a table that has a column of each of the source's own types, by the type's oid."""
-    own = ((column, shape) for shape in shapes for column in shape.columns if column.get("base"))
-    return {int(column["type_oid"]): shape.relation_id for column, shape in own}
+    columns = (
+        (column, shape) for shape in shapes for column in shape.columns if column.get("base")
+    )
+    return {int(column["type_oid"]): shape.relation_id for column, shape in columns}
 
 
 def _no_column(where: ValueFilter, shapes: Iterable[VersionShape]) -> str:
-    known = list(dict.fromkeys(c["name"] for shape in shapes for c in shape.columns))
-    missing = [column for column in where.columns if column not in known] or where.columns
-    names = ", ".join(known[:20]) + (" …" if len(known) > 20 else "")
-    if not known:
+    known_columns = list(dict.fromkeys(c["name"] for shape in shapes for c in shape.columns))
+    missing = [column for column in where.columns if column not in known_columns] or where.columns
+    names = ", ".join(known_columns[:20]) + (" …" if len(known_columns) > 20 else "")
+    if not known_columns:
         return f"no table with a column {missing[0]} has been seen"
     return f"there is no column {missing[0]}; there are {names}"
 
@@ -166,18 +168,18 @@ class _Builder:
         if operator == "changed":
             return self._changed(known_key)
         if operator == "->":
-            sides = [self._changed(known_key)]
+            conditions = [self._changed(known_key)]
             if value is not None:
-                sides.append(self._is("c.new", value))
+                conditions.append(self._compares("c.new", value))
             if self.condition.before is not None:
-                sides.append(self._is("c.old", self.condition.before))
-            return "(" + " AND ".join(sides) + ")"
+                conditions.append(self._compares("c.old", self.condition.before))
+            return "(" + " AND ".join(conditions) + ")"
         row = "coalesce(c.new, c.old)"
         if operator in ("is null", "is not null"):
-            found = self._case(row, null="TRUE", text="FALSE")
-            return found if operator == "is null" else f"NOT {found}"
+            is_null = self._case(row, null="TRUE", text="FALSE")
+            return is_null if operator == "is null" else f"NOT {is_null}"
         assert value is not None
-        return self._is(row, value, operator)
+        return self._compares(row, value, operator)
 
     @property
     def _name(self) -> str:
@@ -188,7 +190,7 @@ class _Builder:
         kind = f"jsonb_typeof({row}->{self._name})"
         return f"(CASE {kind} WHEN 'string' THEN {text} WHEN 'null' THEN {null} END)"
 
-    def _is(self, row: str, value: TextValue, operator: str = "=") -> str:
+    def _compares(self, row: str, value: TextValue, operator: str = "=") -> str:
         if value.text is None:
             return self._case(row, null="TRUE", text="FALSE")
         text = f"({row}->>{self._name})"
@@ -248,24 +250,27 @@ class _Comparing:
             self._types[identity] = type_of(self.session, {**column, "base": base})
         kind = self._types[identity]
         if kind is None:
-            raise WhereProblem(_not_comparable(column, known=oid in self.bases))
+            raise WhereProblem(_not_comparable(column, is_known=oid in self.bases))
         key = text, kind, operator, value
         if key not in self._made:
             try:
-                sign = "<>" if operator == "!=" else operator
-                self._made[key] = self._as_type(text, kind, sign, value)
+                sql_operator = "<>" if operator == "!=" else operator
+                self._made[key] = self._as_type(text, kind, sql_operator, value)
             except NotOfTypeError:
-                known = ""
+                note = ""
                 if kind.labels is not None:
                     self._read_labels(oid)
-                    known = f": when it was last read from the source, it had {_some(kind.labels)}"
+                    note = (
+                        f": when it was last read from the source, it had "
+                        f"{_first_labels(kind.labels)}"
+                    )
                 self._made[key] = _NoValueOfType(
-                    f"{column['name']} is of type {kind.full}, and {value} is no value of it{known}"
+                    f"{column['name']} is of type {kind.full}, and {value} is no value of it{note}"
                 )
-        made = self._made[key]
-        if isinstance(made, _NoValueOfType):
-            raise made
-        return made
+        comparison = self._made[key]
+        if isinstance(comparison, _NoValueOfType):
+            raise comparison
+        return comparison
 
     def _read_labels(self, oid: int) -> None:
         """Raise ``_LabelsReadError`` if the enum has other labels on the source than known."""
@@ -277,13 +282,13 @@ class _Comparing:
             raise _LabelsReadError(oid, labels)
 
     def _parameter(self, value: object) -> str:
-        name = next((n for n, known in self.parameters.items() if known == value), None)
+        name = next((n for n, parameter in self.parameters.items() if parameter == value), None)
         if name is None:
             name = f"value{len(self.parameters)}"
             self.parameters[name] = value
         return f"%({name})s"
 
-    def _as_type(self, text: str, kind: ColumnType, sign: str, value: str) -> str:
+    def _as_type(self, text: str, kind: ColumnType, operator: str, value: str) -> str:
         """Return the comparison as SQL.
 
         Raises ``NotOfTypeError``, and ``WhereProblem`` where the type has no such operator.
@@ -291,28 +296,30 @@ class _Comparing:
         if kind.labels is not None:
             if value not in kind.labels:
                 raise NotOfTypeError(kind.full)
-            if sign not in ("=", "<>"):
+            if operator not in ("=", "<>"):
                 labels = f"{self._parameter(list(kind.labels))}::text[]"
-                places = (f"array_position({labels}, {one})" for one in (text, self._text(value)))
-                return f" {sign} ".join(places)
+                places = (
+                    f"array_position({labels}, {operand})" for operand in (text, self._text(value))
+                )
+                return f" {operator} ".join(places)
         elif kind.sql in _DIGITS and not re.fullmatch(
             rf"\s*[-+]?[0-9]{{1,{_DIGITS[kind.sql]}}}\s*", value
         ):
             # Compare an integer column with an operand like 1.5 as numeric, as PostgreSQL does.
             kind = replace(kind, sql=_NUMERIC)
-        made = f"format('%%s', typed.value::{kind.sql})"
-        printed = checked(self.session, kind.sql, made, value)
+        text_sql = f"format('%%s', typed.value::{kind.sql})"
+        printed = checked(self.session, kind.sql, text_sql, value)
         if not kind.ordered:
-            self._operator_of(kind, sign)
+            self._check_operator(kind, operator)
         if kind.caseless:
             # The built-in collation folds all letters, whatever the locale of this database.
-            known = self.session.server_version >= 170000
-            collation = ' COLLATE "pg_c_utf8"' if known else ""
-            return f"lower({text}{collation}) {sign} lower({self._text(value)}{collation})"
-        if sign in ("=", "<>") and _ALIKE.fullmatch(kind.sql):
-            return f'{text} COLLATE "C" {sign} {self._parameter(printed)}'
+            has_c_utf8 = self.session.server_version >= 170000
+            collation = ' COLLATE "pg_c_utf8"' if has_c_utf8 else ""
+            return f"lower({text}{collation}) {operator} lower({self._text(value)}{collation})"
+        if operator in ("=", "<>") and _EQUAL_TEXT.fullmatch(kind.sql):
+            return f'{text} COLLATE "C" {operator} {self._parameter(printed)}'
         collation = ' COLLATE "C"' if kind.collatable else ""
-        cast = f"{text}::{kind.sql}{collation} {sign} {self._parameter(value)}::{kind.sql}"
+        cast = f"{text}::{kind.sql}{collation} {operator} {self._parameter(value)}::{kind.sql}"
         if not self.careful:
             return cast
         return f"(CASE WHEN {_valid(self.session, text, kind.sql)} THEN {cast} END)"
@@ -320,34 +327,34 @@ class _Comparing:
     def _text(self, value: str) -> str:
         return f"{self._parameter(value)}::text"
 
-    def _operator_of(self, kind: ColumnType, sign: str) -> None:
+    def _check_operator(self, kind: ColumnType, operator: str) -> None:
         # For an array, PostgreSQL looks up the operator of its elements only if the value is not
         # NULL.
-        one = ("'{}'" if kind.is_array else "NULL") + f"::{kind.sql}"
+        operand = ("'{}'" if kind.is_array else "NULL") + f"::{kind.sql}"
         collation = ' COLLATE "C"' if kind.collatable else ""
         try:
             with self.session.savepoint():
-                self.session.rows(f"SELECT {one}{collation} {sign} {one}")
+                self.session.rows(f"SELECT {operand}{collation} {operator} {operand}")
         except self.session.database_error as error:
             if not isinstance(error.__cause__ or error, UndefinedFunction):
                 raise
-            named = "=" if sign == "<>" else sign
+            shown = "=" if operator == "<>" else operator
             raise WhereProblem(
-                f"PostgreSQL has no operator {named} for the type {kind.full}: look for a text in "
+                f"PostgreSQL has no operator {shown} for the type {kind.full}: look for a text in "
                 "its values with ~"
             ) from None
 
 
-def _not_comparable(column: dict[str, Any], *, known: bool) -> str:
+def _not_comparable(column: dict[str, Any], *, is_known: bool) -> str:
     name, type_name = column["name"], column.get("type") or "that is not recorded"
     of_source = int(column.get("type_oid") or 0) >= FIRST_OWN_OID
     why = "only its own server knows how its values compare"
-    if of_source and not known:
+    if of_source and not is_known:
         why = "how its values compare is read when the slot's receiver next connects to the source"
     return f"{name} is of a type {type_name}: {why}; look for a text in its values with ~"
 
 
-def _some(labels: Sequence[str]) -> str:
+def _first_labels(labels: Sequence[str]) -> str:
     return ", ".join(labels[:20]) + (" …" if len(labels) > 20 else "")
 
 

@@ -40,9 +40,9 @@ _NAMED = """
     WHERE v.id = %s AND c->>'name' = ANY(%s)
 """
 #: Shapes whose masked columns this process remembers, for all readers.
-_MOST_JUDGED = 100_000
+_MOST_REMEMBERED = 100_000
 #: Masked columns of each shape, by its identifier, with the facts they were derived from.
-_judged: dict[int, tuple[object, frozenset[str]]] = {}
+_remembered: dict[int, tuple[object, frozenset[str]]] = {}
 _SOURCE_OF_INCARNATION = """
     SELECT s.source_id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id WHERE i.id = %s
 """
@@ -139,7 +139,7 @@ class Visibility:
 
     def hides(self, relation_id: int, *, version: int | None = None) -> bool:
         """Return whether the reader has no right on the table: values, keys, text are withheld."""
-        return not self.open and self._of(relation_id, version=version).hidden
+        return not self.open and self._facts(relation_id, version=version).hidden
 
     def masked(
         self, relation_id: int, *, version: int | None = None, version_id: int | None = None
@@ -150,18 +150,18 @@ class Visibility:
         """
         if self.open:
             return frozenset()
-        return self._of(relation_id, version=version, version_id=version_id).masked
+        return self._facts(relation_id, version=version, version_id=version_id).masked
 
     def masked_in(self, relation_id: int, version_id: int) -> frozenset[str]:
         """Return the columns of ``masked`` that a row of this version has."""
         masked = self.masked(relation_id, version_id=version_id)
         if not masked:
             return masked
-        known = self._of(relation_id).masked_in
-        if version_id not in known:
-            found = self._read_rows(_NAMED, [version_id, list(masked)])
-            known[version_id] = frozenset(name for (name,) in found)
-        return known[version_id]
+        by_version = self._facts(relation_id).masked_in
+        if version_id not in by_version:
+            rows = self._read_rows(_NAMED, [version_id, list(masked)])
+            by_version[version_id] = frozenset(name for (name,) in rows)
+        return by_version[version_id]
 
     def hides_table(self, source_id: int, schema: str, table: str) -> bool:
         """Return whether a table, which need not be in the record, is hidden."""
@@ -183,8 +183,8 @@ class Visibility:
         ``columns`` has the form of ``relation_version.columns``.
         """
         self._refresh()
-        named = mask_rules.named_columns(columns)
-        return frozenset(mask_rules.masked_by(self._now.rules, source_id, schema, table, named))
+        maskable = mask_rules.named_columns(columns)
+        return frozenset(mask_rules.masked_by(self._now.rules, source_id, schema, table, maskable))
 
     def hides_messages(self, source_id: int) -> bool:
         """Return whether messages of the source are withheld: some of its tables are hidden."""
@@ -203,7 +203,7 @@ class Visibility:
         """Return whether messages in this transaction are withheld."""
         if self.open or not self.restricted:
             return False
-        incarnation_id = self._one(_INCARNATION_OF, transaction_id)
+        incarnation_id = self._first_id(_INCARNATION_OF, transaction_id)
         return incarnation_id is None or self.hides_messages_of_incarnation(incarnation_id)
 
     def hides_messages_of_incarnation(self, incarnation_id: int) -> bool:
@@ -211,13 +211,13 @@ class Visibility:
         if self.open or not self.restricted:
             return False
         if incarnation_id not in self._messages:
-            source_id = self._one(_SOURCE_OF_INCARNATION, incarnation_id)
+            source_id = self._first_id(_SOURCE_OF_INCARNATION, incarnation_id)
             self._messages[incarnation_id] = source_id is None or self.hides_messages(source_id)
         return self._messages[incarnation_id]
 
     def versions(self, relation_id: int) -> frozenset[int]:
         """Return the identifiers of the versions that ``masked`` covers."""
-        return frozenset() if self.open else frozenset(self._of(relation_id).versions)
+        return frozenset() if self.open else frozenset(self._facts(relation_id).versions)
 
     def learn(self, relation_ids: Collection[int]) -> None:
         """Read in one query what is not known yet of these tables."""
@@ -225,37 +225,37 @@ class Visibility:
         if missing:
             self._read(missing)
 
-    def _of(
+    def _facts(
         self, relation_id: int, *, version: int | None = None, version_id: int | None = None
     ) -> _TableVisibility:
-        known = self._known.get(relation_id)
+        facts = self._known.get(relation_id)
         if (
-            known is None
-            or (version is not None and version not in known.numbers)
-            or (version_id is not None and version_id not in known.versions)
+            facts is None
+            or (version is not None and version not in facts.numbers)
+            or (version_id is not None and version_id not in facts.versions)
         ):
             self._read([relation_id])
-            known = self._known[relation_id]
+            facts = self._known[relation_id]
             # A version that was deleted is not queried again.
-            known.numbers |= {version} if version is not None else set()
-            known.versions |= {version_id} if version_id is not None else set()
-        return known
+            facts.numbers |= {version} if version is not None else set()
+            facts.versions |= {version_id} if version_id is not None else set()
+        return facts
 
     def _read(self, relation_ids: Collection[int]) -> None:
         # A table that is no longer in the record is hidden: its rights cannot be checked.
-        found = {relation_id: _TableVisibility(hidden=True) for relation_id in relation_ids}
+        by_relation = {relation_id: _TableVisibility(hidden=True) for relation_id in relation_ids}
         rows = self._read_rows(_FACTS, [list(relation_ids)])
         masked = self._masked_of_shapes([row for row in rows if row[4] is not None])
         for relation_id, source_id, schema, table, version_id, number, *_ in rows:
-            known = found[relation_id]
-            known.source_id = source_id
-            known.hidden = self.hides_table(source_id, schema, table)
+            facts = by_relation[relation_id]
+            facts.source_id = source_id
+            facts.hidden = self.hides_table(source_id, schema, table)
             if version_id is None:
                 continue
-            known.versions.add(version_id)
-            known.numbers.add(number)
-            known.masked |= masked[version_id]
-        self._known |= found
+            facts.versions.add(version_id)
+            facts.numbers.add(number)
+            facts.masked |= masked[version_id]
+        self._known |= by_relation
 
     def _masked_of_shapes(self, rows: Sequence[tuple[Any, ...]]) -> dict[int, frozenset[str]]:
         """Return the masked columns of each shape in these rows of ``_FACTS``.
@@ -265,30 +265,34 @@ class Visibility:
         rules = self._now.rules
         if not rules:
             return {row[4]: frozenset() for row in rows}
-        wanted = {row[4]: (rules, *row[1:4], *row[6:]) for row in rows}
-        judged = {pk: found for pk in wanted if (found := _judged.get(pk))}
-        known = {pk: masked for pk, (by, masked) in judged.items() if by == wanted[pk]}
-        new = [pk for pk in wanted if pk not in known]
-        asked = [new, mask_rules.any_column(rules)]
+        basis = {row[4]: (rules, *row[1:4], *row[6:]) for row in rows}
+        remembered = {pk: entry for pk in basis if (entry := _remembered.get(pk))}
+        masked_by_shape = {
+            pk: masked
+            for pk, (entry_basis, masked) in remembered.items()
+            if entry_basis == basis[pk]
+        }
+        new = [pk for pk in basis if pk not in masked_by_shape]
+        params = [new, mask_rules.any_column(rules)]
         columns: dict[int, list[dict[str, Any]]] = {}
-        for pk, name, kind in self._read_rows(_MASKABLE, asked) if new else ():
+        for pk, name, kind in self._read_rows(_MASKABLE, params) if new else ():
             columns.setdefault(pk, []).append({"name": name, "type": kind})
         for pk in new:
-            _, source_id, schema, table, own_schema, own_table, _ = wanted[pk]
+            _, source_id, schema, table, own_schema, own_table, _ = basis[pk]
             # A version keeps its table's name at that time: what is masked under either name stays
             # masked.
             masked = frozenset[str]()
             for name in {(schema, table), (own_schema, own_table)}:
                 masked |= self.masked_of_table(source_id, *name, columns.get(pk, ()))
-            known[pk] = masked
-            _judged[pk] = wanted[pk], known[pk]
-        if len(_judged) > _MOST_JUDGED:
-            _judged.clear()
-        return known
+            masked_by_shape[pk] = masked
+            _remembered[pk] = basis[pk], masked_by_shape[pk]
+        if len(_remembered) > _MOST_REMEMBERED:
+            _remembered.clear()
+        return masked_by_shape
 
-    def _one(self, sql: str, identifier: int) -> int | None:
-        found = self._read_rows(sql, [identifier])
-        return int(found[0][0]) if found else None
+    def _first_id(self, sql: str, identifier: int) -> int | None:
+        rows = self._read_rows(sql, [identifier])
+        return int(rows[0][0]) if rows else None
 
     def forget(self) -> None:
         """Read rules and rights again at the next question, since this process changed them."""

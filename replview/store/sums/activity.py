@@ -176,7 +176,7 @@ _INTO_ACTORS = f"""
 """  # noqa: S608 (of constants)
 _ADD_TABLES_AND_ACTORS = f"{_TOUCHED}, tables AS ({_INTO_TABLES}), {_INTO_ACTORS}"
 ADD_TABLES, ADD_ACTORS = f"{_TOUCHED}{_INTO_TABLES}", f"{_TOUCHED}, {_INTO_ACTORS}"
-_CHANGED = """
+_CHANGED_BLOCKS = """
     SELECT b.block, n.left_over FROM history_block b CROSS JOIN LATERAL (
         SELECT count(*) AS left_over FROM transaction t
         WHERE t.incarnation_id = b.incarnation_id AND t.commit_seq BETWEEN b.block * %(size)s
@@ -184,7 +184,7 @@ _CHANGED = """
     WHERE b.incarnation_id = %(incarnation)s AND b.block BETWEEN %(first)s AND %(last)s
       AND n.left_over <> b.transactions
 """
-_OF_DAY = """
+_BLOCKS_OF_DAY = """
     SELECT min(block), max(block) FROM history_block
     WHERE incarnation_id = %s AND last_time >= %s AND first_time < %s
 """
@@ -219,8 +219,8 @@ def take_mark(cursor: CursorWrapper, mark: str, incarnation: int) -> tuple[int, 
     """
     cursor.execute(_MAKE_MARK.format(mark=mark), [incarnation])
     cursor.execute(_TAKE_MARK.format(mark=mark), [incarnation])
-    taken: tuple[int, int] | None = cursor.fetchone()
-    return taken
+    row: tuple[int, int] | None = cursor.fetchone()
+    return row
 
 
 def forget(incarnation_id: int) -> None:
@@ -246,17 +246,17 @@ def values_of(
 def _roll_some(incarnation: int) -> int:
     """Add an incarnation's next blocks; return 0 if another process does, or none is due."""
     with transaction.atomic(), connection.cursor() as cursor:
-        taken = take_mark(cursor, "activity_mark", incarnation)
-        if taken is None:
+        positions = take_mark(cursor, "activity_mark", incarnation)
+        if positions is None:
             return 0
-        first = next_block(taken[0])
-        count = min((taken[1] + 1) // BLOCK - first, BLOCKS_TOGETHER)
+        first = next_block(positions[0])
+        count = min((positions[1] + 1) // BLOCK - first, BLOCKS_TOGETHER)
         if count <= 0:
             return 0
-        values = values_of(incarnation, first, first + count - 1)
-        cursor.execute(ADD_BLOCKS, values)
-        cursor.execute(_ADD_TABLES_AND_ACTORS, values)
-        ActivityMark.objects.filter(pk=incarnation).update(rolled_seq=values["high"])
+        params = values_of(incarnation, first, first + count - 1)
+        cursor.execute(ADD_BLOCKS, params)
+        cursor.execute(_ADD_TABLES_AND_ACTORS, params)
+        ActivityMark.objects.filter(pk=incarnation).update(rolled_seq=params["high"])
     return count
 
 
@@ -266,29 +266,29 @@ def recount(incarnation: int, first: int, last: int, days: Sequence[dt.date]) ->
         mark = ActivityMark.objects.select_for_update().filter(pk=incarnation).first()
         if mark is None:
             return
-        _blocks(incarnation, first, min(last, next_block(mark.rolled_seq) - 1))
+        _recount_blocks(incarnation, first, min(last, next_block(mark.rolled_seq) - 1))
         if days:
-            _actors(incarnation, sorted(days))
+            _recount_actors(incarnation, sorted(days))
 
 
-def _blocks(incarnation: int, first: int, last: int) -> None:
+def _recount_blocks(incarnation: int, first: int, last: int) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(_CHANGED, values_of(incarnation, first, last))
+        cursor.execute(_CHANGED_BLOCKS, values_of(incarnation, first, last))
         changed = dict(cursor.fetchall())
         for sums in (HistoryBlock, RelationActivity):
             sums.objects.filter(incarnation_id=incarnation, block__in=list(changed)).delete()
-        for block in sorted(block for block, left in changed.items() if left):
+        for block in sorted(block for block, left_over in changed.items() if left_over):
             cursor.execute(ADD_BLOCKS, values_of(incarnation, block, block))
             cursor.execute(ADD_TABLES, values_of(incarnation, block, block))
 
 
-def _actors(incarnation: int, days: list[dt.date]) -> None:
+def _recount_actors(incarnation: int, days: list[dt.date]) -> None:
     """Compute days again from the blocks that contain them, one by one: they may lie far apart."""
     ActorActivity.objects.filter(incarnation_id=incarnation, day__in=days).delete()
     with connection.cursor() as cursor:
         for day in days:
             begin = dt.datetime.combine(day, dt.time(), tzinfo=dt.UTC)
-            cursor.execute(_OF_DAY, [incarnation, begin, begin + dt.timedelta(days=1)])
+            cursor.execute(_BLOCKS_OF_DAY, [incarnation, begin, begin + dt.timedelta(days=1)])
             first, last = cursor.fetchone()
             if first is not None:
                 cursor.execute(ADD_ACTORS, values_of(incarnation, first, last, [day]))

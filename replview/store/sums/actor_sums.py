@@ -16,7 +16,78 @@ from replview.store.sums.activity import SHARES
 RECENT_MOST = 5000
 #: URL values for the order of a list of actors, greatest first.
 SORTS = ("last", "transactions", "changes")
-_COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
+_COUNT_NAMES = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
+
+_INCARNATIONS = """
+    SELECT i.id, i.commit_seq, coalesce(m.rolled_seq, 0)
+    FROM slot_incarnation i LEFT JOIN activity_mark m ON m.incarnation_id = i.id
+    WHERE i.slot_id = %(slot)s ORDER BY i.number
+"""
+
+# Sums and the transactions after them in the same form; ``part`` 0: the whole transaction, else a
+# relation.
+_ACTIVITY = """
+    WITH recent AS (
+        SELECT s.*, coalesce(t.commit_time, t.stored_at, t.received_at) AS at
+        FROM unnest(%(incarnations)s::bigint[], %(after)s::bigint[]) AS l (incarnation, after)
+        JOIN transaction t ON t.incarnation_id = l.incarnation AND t.commit_seq > l.after
+        CROSS JOIN LATERAL (
+            SELECT coalesce(t.actor, '') AS actor,
+                   CASE WHEN t.actor IS NULL THEN '' ELSE coalesce(t.actor_grade, '') END AS grade,
+                   t.inserts, t.updates, t.deletes, t.truncates, t.messages, t.relations
+            WHERE t.actors IS NULL
+            UNION ALL
+            SELECT s.* FROM {shares}) s
+        WHERE t.state <> 'snapshot' AND (%(actors)s::text[] IS NULL OR s.actor = ANY(%(actors)s))
+    ), activity AS (
+        {parts}
+    )
+"""
+_WHOLE = """
+        SELECT actor, grade, day, 0 AS part, transactions, inserts, updates, deletes, truncates,
+               messages, first_time, last_time
+        FROM actor_activity
+        WHERE relation_id = 0 AND incarnation_id = ANY(%(incarnations)s) AND {days} AND {who}
+        UNION ALL
+        SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, 0, 1, inserts, updates, deletes,
+               truncates, messages, at, at
+        FROM recent WHERE {recent_days}
+"""
+_TABLES = """
+        SELECT actor, grade, day, relation_id AS part, transactions, inserts, updates, deletes,
+               truncates, 0::bigint AS messages, first_time, last_time
+        FROM actor_activity
+        WHERE relation_id <> 0 AND incarnation_id = ANY(%(incarnations)s) AND {days} AND {who}
+        UNION ALL
+        SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, r.key::bigint, 1,
+               (r.value ->> 0)::bigint, (r.value ->> 1)::bigint, (r.value ->> 2)::bigint,
+               (r.value ->> 3)::bigint, 0, at, at
+        FROM recent, jsonb_each(relations) AS r WHERE {recent_days}
+"""
+_TABLES_ON = """
+        SELECT a.actor, a.grade, a.day, a.relation_id AS part, a.transactions, a.inserts, a.updates,
+               a.deletes, a.truncates, 0::bigint AS messages, a.first_time, a.last_time
+        FROM unnest(%(incarnations)s::bigint[]) AS l (incarnation),
+             unnest(%(on_who)s::text[], %(on_day)s::date[]) AS o (who, on_day)
+        JOIN actor_activity a ON a.actor = o.who AND a.day = o.on_day
+        WHERE a.incarnation_id = l.incarnation AND a.relation_id <> 0
+        UNION ALL
+        SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, r.key::bigint, 1,
+               (r.value ->> 0)::bigint, (r.value ->> 1)::bigint, (r.value ->> 2)::bigint,
+               (r.value ->> 3)::bigint, 0, at, at
+        FROM recent, jsonb_each(relations) AS r
+        WHERE (actor, (at AT TIME ZONE 'UTC')::date) IN
+              (SELECT * FROM unnest(%(on_who)s::text[], %(on_day)s::date[]))
+"""
+_COUNTS = """sum(transactions)::bigint, sum(inserts)::bigint, sum(updates)::bigint,
+             sum(deletes)::bigint, sum(truncates)::bigint, sum(messages)::bigint"""
+_GRADES = """coalesce(sum(transactions) FILTER (WHERE grade = 'claimed'), 0)::bigint,
+             coalesce(sum(transactions) FILTER (WHERE grade = 'stamped'), 0)::bigint"""
+_ORDERS = {
+    "last": "coalesce((extract(epoch FROM max(last_time)) * 1000000)::bigint, 0)",
+    "transactions": "sum(transactions)::bigint",
+    "changes": "sum(inserts + updates + deletes + truncates)::bigint",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +182,7 @@ class ActorTotals:
     @property
     def whole(self) -> ActorSum:
         """Return the sums over all days."""
-        names = (*_COUNTED, "claimed", "stamped")
+        names = (*_COUNT_NAMES, "claimed", "stamped")
         return ActorSum(
             actor=self.actor,
             first_time=min((day.first_time for day in self.days if day.first_time), default=None),
@@ -121,89 +192,17 @@ class ActorTotals:
         )
 
 
-_INCARNATIONS = """
-    SELECT i.id, i.commit_seq, coalesce(m.rolled_seq, 0)
-    FROM slot_incarnation i LEFT JOIN activity_mark m ON m.incarnation_id = i.id
-    WHERE i.slot_id = %(slot)s ORDER BY i.number
-"""
-
-# Sums and the transactions after them in the same form; ``part`` 0: the whole transaction, else a
-# relation.
-_ACTIVITY = """
-    WITH recent AS (
-        SELECT s.*, coalesce(t.commit_time, t.stored_at, t.received_at) AS at
-        FROM unnest(%(incarnations)s::bigint[], %(after)s::bigint[]) AS l (incarnation, after)
-        JOIN transaction t ON t.incarnation_id = l.incarnation AND t.commit_seq > l.after
-        CROSS JOIN LATERAL (
-            SELECT coalesce(t.actor, '') AS actor,
-                   CASE WHEN t.actor IS NULL THEN '' ELSE coalesce(t.actor_grade, '') END AS grade,
-                   t.inserts, t.updates, t.deletes, t.truncates, t.messages, t.relations
-            WHERE t.actors IS NULL
-            UNION ALL
-            SELECT s.* FROM {shares}) s
-        WHERE t.state <> 'snapshot' AND (%(actors)s::text[] IS NULL OR s.actor = ANY(%(actors)s))
-    ), activity AS (
-        {parts}
-    )
-"""
-_WHOLE = """
-        SELECT actor, grade, day, 0 AS part, transactions, inserts, updates, deletes, truncates,
-               messages, first_time, last_time
-        FROM actor_activity
-        WHERE relation_id = 0 AND incarnation_id = ANY(%(incarnations)s) AND {days} AND {who}
-        UNION ALL
-        SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, 0, 1, inserts, updates, deletes,
-               truncates, messages, at, at
-        FROM recent WHERE {recent_days}
-"""
-_TABLES = """
-        SELECT actor, grade, day, relation_id AS part, transactions, inserts, updates, deletes,
-               truncates, 0::bigint AS messages, first_time, last_time
-        FROM actor_activity
-        WHERE relation_id <> 0 AND incarnation_id = ANY(%(incarnations)s) AND {days} AND {who}
-        UNION ALL
-        SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, r.key::bigint, 1,
-               (r.value ->> 0)::bigint, (r.value ->> 1)::bigint, (r.value ->> 2)::bigint,
-               (r.value ->> 3)::bigint, 0, at, at
-        FROM recent, jsonb_each(relations) AS r WHERE {recent_days}
-"""
-_TABLES_ON = """
-        SELECT a.actor, a.grade, a.day, a.relation_id AS part, a.transactions, a.inserts, a.updates,
-               a.deletes, a.truncates, 0::bigint AS messages, a.first_time, a.last_time
-        FROM unnest(%(incarnations)s::bigint[]) AS l (incarnation),
-             unnest(%(on_who)s::text[], %(on_day)s::date[]) AS o (who, on_day)
-        JOIN actor_activity a ON a.actor = o.who AND a.day = o.on_day
-        WHERE a.incarnation_id = l.incarnation AND a.relation_id <> 0
-        UNION ALL
-        SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, r.key::bigint, 1,
-               (r.value ->> 0)::bigint, (r.value ->> 1)::bigint, (r.value ->> 2)::bigint,
-               (r.value ->> 3)::bigint, 0, at, at
-        FROM recent, jsonb_each(relations) AS r
-        WHERE (actor, (at AT TIME ZONE 'UTC')::date) IN
-              (SELECT * FROM unnest(%(on_who)s::text[], %(on_day)s::date[]))
-"""
-_COUNTS = """sum(transactions)::bigint, sum(inserts)::bigint, sum(updates)::bigint,
-             sum(deletes)::bigint, sum(truncates)::bigint, sum(messages)::bigint"""
-_GRADES = """coalesce(sum(transactions) FILTER (WHERE grade = 'claimed'), 0)::bigint,
-             coalesce(sum(transactions) FILTER (WHERE grade = 'stamped'), 0)::bigint"""
-_ORDERS = {
-    "last": "coalesce((extract(epoch FROM max(last_time)) * 1000000)::bigint, 0)",
-    "transactions": "sum(transactions)::bigint",
-    "changes": "sum(inserts + updates + deletes + truncates)::bigint",
-}
-
-
 def span_of(
     slot_id: int, first_day: dt.date | None = None, last_day: dt.date | None = None
 ) -> SummedDays:
     """Return the incarnations of a slot, and how far each is summed up."""
-    reached, left_out = [], 0
+    incarnations, left_out = [], 0
     for incarnation, last_seq, rolled_seq in rows(_INCARNATIONS, {"slot": slot_id}):
         after = max(rolled_seq, last_seq - RECENT_MOST)
         left_out += after - rolled_seq
-        reached.append((incarnation, after))
+        incarnations.append((incarnation, after))
     return SummedDays(
-        incarnations=tuple(reached), first_day=first_day, last_day=last_day, left_out=left_out
+        incarnations=tuple(incarnations), first_day=first_day, last_day=last_day, left_out=left_out
     )
 
 
@@ -238,10 +237,11 @@ def actors_of(
     ORDER BY found.place DESC, found.actor DESC LIMIT %(limit)s
     """  # noqa: S608 (all of it is written above)
     place, name = after or (None, None)
-    found = rows(sql, _parameters(span, text=text, place=place, name=name, limit=limit + 1))
-    actors, transactions, unknown = found[0][-3:]
+    actor_rows = rows(sql, _parameters(span, text=text, place=place, name=name, limit=limit + 1))
+    actors, transactions, unknown = actor_rows[0][-3:]
     return ActorList(
-        rows=[_actor(*row) for row in found[:limit] if row[0] is not None], more=len(found) > limit,
+        rows=[_actor(*row) for row in actor_rows[:limit] if row[0] is not None],
+        more=len(actor_rows) > limit,
         actors=actors, transactions=transactions, unknown=unknown,
     )  # fmt: skip
 
@@ -255,8 +255,8 @@ def totals_of(
     parts = f"{_WHOLE} UNION ALL {_TABLES}"
     if tables_on is not None:
         # Use the index of days: the index of actors would read the rows of all their tables, too.
-        whole = _WHOLE.replace("{who}", "actor || '' = ANY(%(actors)s)")
-        parts = f"{whole} UNION ALL {_TABLES_ON}"
+        whole_days = _WHOLE.replace("{who}", "actor || '' = ANY(%(actors)s)")
+        parts = f"{whole_days} UNION ALL {_TABLES_ON}"
     sql = f"""{_activity(parts, span, actors=True)}, summed AS (
         SELECT actor, part, CASE WHEN part = 0 THEN day END AS day, {_COUNTS}, {_GRADES},
                min(first_time), max(last_time)
@@ -265,47 +265,49 @@ def totals_of(
     SELECT summed.*, r.schema, r."table" FROM summed LEFT JOIN relation r ON r.id = part
     ORDER BY day, part
     """  # noqa: S608 (all of it is written in this file)
-    found: dict[str, ActorTotals] = {}
-    on = tables_on or {}
-    asked = _parameters(span, actors=list(actors), on_who=list(on), on_day=list(on.values()))
-    for actor, part, day, *rest in rows(sql, asked):
-        counts, (claimed, stamped, first, last, schema, table) = _counts(rest[:6]), rest[6:]
-        doings = found.setdefault(actor, ActorTotals(actor))
+    by_actor: dict[str, ActorTotals] = {}
+    day_of_actor = tables_on or {}
+    params = _parameters(
+        span, actors=list(actors), on_who=list(day_of_actor), on_day=list(day_of_actor.values())
+    )
+    for actor, part, day, *columns in rows(sql, params):
+        counts, (claimed, stamped, first, last, schema, table) = _counts(columns[:6]), columns[6:]
+        totals = by_actor.setdefault(actor, ActorTotals(actor))
         if part:
-            doings.tables.append(
+            totals.tables.append(
                 TableSum(relation_id=part, schema=schema or "", table=table or "", last_time=last,
                          **counts)
             )  # fmt: skip
         else:
-            doings.days.append(
+            totals.days.append(
                 ActorDay(day=day, claimed=claimed, stamped=stamped, first_time=first,
                          last_time=last, **counts)
             )  # fmt: skip
-    for doings in found.values():
-        doings.tables.sort(key=lambda each: (-each.changes, each.relation_id))
-    return found
+    for totals in by_actor.values():
+        totals.tables.sort(key=lambda table_sum: (-table_sum.changes, table_sum.relation_id))
+    return by_actor
 
 
 def _activity(parts: str, span: SummedDays, *, actors: bool = False) -> str:
     since = "{day} >= %(first)s" if span.first_day is not None else "true"
     until = "{day} <= %(last)s" if span.last_day is not None else "true"
     days = f"{since} AND {until}"
-    filled = parts.format(
+    parts_sql = parts.format(
         days=days.format(day="day"),
         recent_days=days.format(day="(at AT TIME ZONE 'UTC')::date"),
         who="actor = ANY(%(actors)s)" if actors else "true",
     )
-    return _ACTIVITY.format(parts=filled, shares=SHARES)
+    return _ACTIVITY.format(parts=parts_sql, shares=SHARES)
 
 
-def _parameters(span: SummedDays, **more: Any) -> dict[str, object]:
+def _parameters(span: SummedDays, **extra: Any) -> dict[str, object]:
     return {
         "incarnations": [incarnation for incarnation, _ in span.incarnations],
         "after": [after for _, after in span.incarnations],
         "first": span.first_day,
         "last": span.last_day,
         "actors": None,
-        **more,
+        **extra,
     }
 
 
@@ -318,4 +320,4 @@ def _actor(actor: str, *row: Any) -> ActorSum:
 
 
 def _counts(row: Sequence[Any]) -> dict[str, int]:
-    return dict(zip(_COUNTED, row, strict=True))
+    return dict(zip(_COUNT_NAMES, row, strict=True))

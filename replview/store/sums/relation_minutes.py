@@ -22,7 +22,7 @@ _BEHIND = """
     WHERE i.commit_seq > coalesce(m.rolled_seq, 0) AND s.desired <> 'removing'
     ORDER BY i.id
 """
-_COUNTED = """
+_TRANSACTIONS = """
     SELECT id, date_trunc('minute', coalesce(commit_time, stored_at, received_at), 'UTC')
                AS minute, size_bytes, relations,
            inserts + updates + deletes + truncates AS changes
@@ -37,7 +37,7 @@ _TABLES = f"""
     FROM (
         SELECT r.key::bigint AS relation_id, t.minute, t.size_bytes, n.changes,
                sum(n.changes) OVER (PARTITION BY t.id) AS together
-        FROM ({_COUNTED}) t CROSS JOIN LATERAL jsonb_each(t.relations) r
+        FROM ({_TRANSACTIONS}) t CROSS JOIN LATERAL jsonb_each(t.relations) r
         CROSS JOIN LATERAL (
             SELECT sum(one::bigint) AS changes FROM jsonb_array_elements_text(r.value) one) n
         ) counted
@@ -47,7 +47,7 @@ _SIZES = f"""
     SELECT minute, power, count(*) AS transactions, sum(size_bytes)::bigint AS size_bytes
     FROM (SELECT minute, size_bytes,
                  CASE WHEN changes > 0 THEN floor(ln(changes) / ln(2) + 1e-9)::int ELSE -1 END
-                     AS power FROM ({_COUNTED}) t) counted
+                     AS power FROM ({_TRANSACTIONS}) t) counted
     GROUP BY minute, power
 """  # noqa: S608 (made of the pieces above)
 _ADD_TABLES = f"""
@@ -89,20 +89,20 @@ def forget_old(now: dt.datetime | None = None) -> int:
     deleted = 0
     for incarnation in MinuteMark.objects.values_list("pk", flat=True):
         for sums in (RelationMinute, TransactionSizeMinute):
-            found = sums.objects.filter(incarnation_id=incarnation, minute__lt=before)
-            deleted += found.delete()[0]
+            old_minutes = sums.objects.filter(incarnation_id=incarnation, minute__lt=before)
+            deleted += old_minutes.delete()[0]
     return deleted
 
 
 def _roll_some(incarnation: int) -> int:
     """Add the next transactions; return 0 if another process does, or none is left."""
     with transaction.atomic(), connection.cursor() as cursor:
-        taken = take_mark(cursor, "minute_mark", incarnation)
-        if taken is None or taken[1] <= taken[0]:
+        positions = take_mark(cursor, "minute_mark", incarnation)
+        if positions is None or positions[1] <= positions[0]:
             return 0
-        low, high = taken[0], min(taken[1], taken[0] + TRANSACTIONS_TOGETHER)
-        values = {"incarnation": incarnation, "low": low, "high": high}
-        cursor.execute(_ADD_TABLES, values)
-        cursor.execute(_ADD_SIZES, values)
+        low, high = positions[0], min(positions[1], positions[0] + TRANSACTIONS_TOGETHER)
+        params = {"incarnation": incarnation, "low": low, "high": high}
+        cursor.execute(_ADD_TABLES, params)
+        cursor.execute(_ADD_SIZES, params)
         MinuteMark.objects.filter(pk=incarnation).update(rolled_seq=high)
     return int(high - low)

@@ -12,7 +12,7 @@ from replview.store.django_session import rows
 
 #: Number of an incarnation's transactions that are read themselves; more must be in the sums.
 TAIL = 5000
-_COUNTED = ("inserts", "updates", "deletes", "truncates", "snapshots", "transactions")
+_COUNT_NAMES = ("inserts", "updates", "deletes", "truncates", "snapshots", "transactions")
 #: Blocks of an incarnation that a rate is computed from: two million transactions.
 RATE_BLOCKS = 2000
 
@@ -183,12 +183,14 @@ def sums_of_slot(slot_id: int) -> RelationSums:
         if relation_id is None:
             sums.not_counted += int(counts[0])
             continue
-        found = sums.by_relation.setdefault(relation_id, RelationSum())
-        for name, count in zip(_COUNTED, counts[:6], strict=True):
-            setattr(found, name, getattr(found, name) + int(count))
+        relation_sum = sums.by_relation.setdefault(relation_id, RelationSum())
+        for name, count in zip(_COUNT_NAMES, counts[:6], strict=True):
+            setattr(relation_sum, name, getattr(relation_sum, name) + int(count))
         if counts[7] is not None:
-            place = LastChangeRange(number, int(counts[7]), int(counts[6]), incarnation)
-            found.last = place if found.last is None else max(found.last, place)
+            change_range = LastChangeRange(number, int(counts[7]), int(counts[6]), incarnation)
+            relation_sum.last = (
+                change_range if relation_sum.last is None else max(relation_sum.last, change_range)
+            )
     return sums
 
 
@@ -205,11 +207,11 @@ def rates_of(
     width = max((until - since).total_seconds() / buckets, 1e-6)
     series: dict[int, list[float]] = {identifier: [0.0] * buckets for identifier in ids}
     known_from: dt.datetime | None = None
-    parameters = {
+    params = {
         "slot": slot_id, "ids": ids, "since": since, "until": until, "width": width,
         "buckets": buckets, "blocks": RATE_BLOCKS, "tail": TAIL,
     }  # fmt: skip
-    for relation_id, bucket, number in rows(_RATES, parameters):
+    for relation_id, bucket, number in rows(_RATES, params):
         if relation_id is not None:
             series[relation_id][min(max(bucket, 0), buckets - 1)] += float(number)
         elif number is not None:
@@ -221,6 +223,9 @@ def last_changes(places: Mapping[int, LastChangeRange]) -> dict[int, LastChange]
     """Return the last transactions at these places, by table, from one query."""
     if not places:
         return {}
-    found = [(key, p.incarnation_id, p.first_seq, p.last_seq) for key, p in places.items()]
-    columns = [list(column) for column in zip(*found, strict=True)]
+    ranges = [
+        (key, place.incarnation_id, place.first_seq, place.last_seq)
+        for key, place in places.items()
+    ]
+    columns = [list(column) for column in zip(*ranges, strict=True)]
     return {row[0]: LastChange(*row[1:]) for row in rows(_LAST_CHANGES, columns)}

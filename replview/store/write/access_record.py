@@ -31,7 +31,10 @@ SAME_SECONDS = 60.0
 MOST_RELATIONS = 100
 _SUBJECT_CHARACTERS = 300
 _MOST_REMEMBERED = 20_000
-_ADD = f"SELECT access_record_add({'%s, ' * 9}%s::bigint[], %s::text[], %s::jsonb)"
+_ADD_RECORD = f"SELECT access_record_add({'%s, ' * 9}%s::bigint[], %s::text[], %s::jsonb)"
+
+#: Time of the last record of each kind in this process; the oldest entries are removed first.
+_noted_at: dict[tuple[Any, ...], float] = {}
 
 
 @dataclass(slots=True)
@@ -62,8 +65,6 @@ class Visit:
 
 
 _visit: ContextVar[Visit | None] = ContextVar("replview_visit", default=None)
-#: Time of the last record of each kind in this process; the oldest entries are removed first.
-_noted_at: dict[tuple[Any, ...], float] = {}
 
 
 @contextmanager
@@ -102,18 +103,19 @@ def note(
     if visit is None and user is None:
         user_name = command_user()
     ids = sorted({*relation_ids, *([] if relation_id is None else [relation_id])})
-    named = sorted(set(tables))
-    facts = dict(details or {})
-    if len(ids) + len(named) > MOST_RELATIONS:
-        facts["relations"] = len(ids) + len(named)
-    came = visit or Visit(lambda: None, via=Via.COMMAND)
-    values = (
-        Action(action).value, user_id, _clean(user_name), came.via, came.address, came.request_id,
-        came.page(), _clean(subject), source_id, ids[:MOST_RELATIONS],
-        [_clean(name) for name in named[: max(0, MOST_RELATIONS - len(ids))]], _json(facts),
+    table_names = sorted(set(tables))
+    recorded = dict(details or {})
+    if len(ids) + len(table_names) > MOST_RELATIONS:
+        recorded["relations"] = len(ids) + len(table_names)
+    context = visit or Visit(lambda: None, via=Via.COMMAND)
+    params = (
+        Action(action).value, user_id, _clean(user_name), context.via, context.address,
+        context.request_id, context.page(), _clean(subject), source_id, ids[:MOST_RELATIONS],
+        [_clean(name) for name in table_names[: max(0, MOST_RELATIONS - len(ids))]],
+        _json(recorded),
     )  # fmt: skip
     with connection.cursor() as cursor:
-        cursor.execute(_ADD, values)
+        cursor.execute(_ADD_RECORD, params)
 
 
 def viewed(
@@ -139,8 +141,8 @@ def viewed(
     shown.tables.update(tables)
     for name, value in details.items():
         # If one answer shows several transactions, none is named.
-        same = shown.details.get(name, value) == value
-        shown.details[name] = value if same else "several"
+        is_same = shown.details.get(name, value) == value
+        shown.details[name] = value if is_same else "several"
     shown.subject = shown.subject or subject
     shown.source_id = shown.source_id if source_id is None else source_id
     if rows is not None:
@@ -182,15 +184,15 @@ def viewed_changes(changes: Iterable[ShownChange]) -> None:
     if not shown:
         return
     transactions = {change.transaction_id for change in shown}
-    whose: dict[str, Any] = {"transaction": min(transactions)} if len(transactions) == 1 else {}
-    known = {change.relation_id for change in shown if change.relation_id is not None}
+    details: dict[str, Any] = {"transaction": min(transactions)} if len(transactions) == 1 else {}
+    relation_ids = {change.relation_id for change in shown if change.relation_id is not None}
     # The archive has only the names of tables.
-    named = {
+    table_names = {
         f"{change.schema}.{change.table}"
         for change in shown
         if change.relation_id is None and change.table is not None
     }
-    viewed(relation_ids=known, tables=named, rows=len(shown), **whose)
+    viewed(relation_ids=relation_ids, tables=table_names, rows=len(shown), **details)
 
 
 def settle(visit: Visit) -> None:
@@ -199,40 +201,40 @@ def settle(visit: Visit) -> None:
     if shown is None:
         return
     user = visit.who()
-    same = (
+    key = (
         _names(user), visit.via, visit.page(), visit.address, shown.subject, shown.source_id,
         frozenset(shown.relation_ids), frozenset(shown.tables), _json(shown.details),
     )  # fmt: skip
-    if not is_new(same):
+    if not is_new(key):
         return
     try:
         with use_visit(visit):
             _note_shown(shown, user)
     except BaseException:
-        _noted_at.pop(same, None)
+        _noted_at.pop(key, None)
         raise
 
 
 def _note_shown(shown: RowsShown, user: AbstractBaseUser | AnonymousUser | str | None) -> None:
-    counted = {} if shown.rows is None else {"rows": shown.rows}
+    row_count = {} if shown.rows is None else {"rows": shown.rows}
     note(
         Action.VIEWED_ROWS, user=user, subject=shown.subject, source_id=shown.source_id,
         relation_ids=shown.relation_ids, tables=shown.tables,
-        details={**shown.details, **counted},
+        details={**shown.details, **row_count},
     )  # fmt: skip
 
 
-def is_new(same: tuple[Any, ...]) -> bool:
+def is_new(key: tuple[Any, ...]) -> bool:
     """Return whether this process wrote no such record within the last minute, and remember it."""
     now = time.monotonic()
-    before = _noted_at.pop(same, None)
-    if before is not None and now - before < SAME_SECONDS:
+    noted_at = _noted_at.pop(key, None)
+    if noted_at is not None and now - noted_at < SAME_SECONDS:
         # Keep the time of the record: constant viewing makes one record a minute.
-        _noted_at[same] = before
+        _noted_at[key] = noted_at
         return False
     while len(_noted_at) >= _MOST_REMEMBERED:
         _noted_at.pop(next(iter(_noted_at)), None)
-    _noted_at[same] = now
+    _noted_at[key] = now
     return True
 
 
@@ -255,6 +257,6 @@ def _clean(text: str) -> str:
     return str(text).replace("\0", "\ufffd")[:_SUBJECT_CHARACTERS]
 
 
-def _json(facts: dict[str, Any]) -> str:
-    text = orjson.dumps(facts, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+def _json(details: dict[str, Any]) -> str:
+    text = orjson.dumps(details, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     return text.decode().replace("\\u0000", "\ufffd")

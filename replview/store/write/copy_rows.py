@@ -100,9 +100,9 @@ def store_large_values(connection: psycopg.Connection[Any], values: Iterable[Lar
         VALUES (%s, %s, %s, %s, %s, %s)
     """
     for value in values:
-        place = (value.transaction_id, value.seq, value.side, value.column)
+        value_key = (value.transaction_id, value.seq, value.side, value.column)
         for piece, content in enumerate(value.pieces):
-            connection.execute(sql_text, [*place, piece, content])
+            connection.execute(sql_text, [*value_key, piece, content])
 
 
 @dataclass(slots=True, eq=False)

@@ -195,12 +195,12 @@ def _discard(
         return {}
     changes = sum(row[2] for row in rows)
     correct_slot(connection, slot.id, -sum(row[3] for row in rows), changes)
-    many = "transaction was" if len(rows) == 1 else "transactions were"
+    subject = "transaction was" if len(rows) == 1 else "transactions were"
     log_event(
         connection,
         slot.id,
         "discarded",
-        f"{len(rows):,} {many} half received ({changes:,} changes) when the last session ended: "
+        f"{len(rows):,} {subject} half received ({changes:,} changes) when the last session ended: "
         "discarded; the server sends again what still stands.",
         incarnation_id=incarnation_id,
         after_commit_seq=slot.commit_seq,

@@ -99,8 +99,8 @@ def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -
         "UPDATE slot SET heartbeat_at = clock_timestamp(){} "
         "WHERE id = %(lease_slot)s AND epoch = %(lease_epoch)s RETURNING desired"
     ).format(assignments)
-    mine = {"lease_slot": lease.slot_id, "lease_epoch": lease.epoch}
-    row = connection.execute(query, {**columns, **mine}).fetchone()
+    lease_params = {"lease_slot": lease.slot_id, "lease_epoch": lease.epoch}
+    row = connection.execute(query, {**columns, **lease_params}).fetchone()
     if row is None:
         raise Fenced(f"slot {lease.slot_id} was taken over by another receiver")
     return str(row[0])

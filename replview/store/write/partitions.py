@@ -89,18 +89,18 @@ def ensure_partitions(
 
     Must run outside of a transaction.
     """
-    made = []
+    created = []
     days = [first + dt.timedelta(days=n) for n in range((last - first).days + 1)]
     with connection.transaction(), psycopg.ClientCursor(connection) as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_PARTITION_LOCK])
-        for name, parent, low, high in _wanted(days):
+        for name, parent, low, high in _partitions_for(days):
             if cursor.execute("SELECT to_regclass(%s)", [name]).fetchone() == (None,):
                 _attach(cursor, parent, name, low, high)
-                made.append(name)
-    return made
+                created.append(name)
+    return created
 
 
-def _wanted(days: Iterable[dt.date]) -> Iterator[tuple[str, str, object, object]]:
+def _partitions_for(days: Iterable[dt.date]) -> Iterator[tuple[str, str, object, object]]:
     """Yield name, parent and bounds of each partition for these days; by month for hours."""
     months = set()
     for day in days:

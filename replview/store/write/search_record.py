@@ -17,15 +17,15 @@ def searched_changes(wanted: WantedChanges) -> None:
         _note("changes", wanted.filter, characters, columns, wanted.slot.source_id)
 
 
-def searched_transactions(wanted: TransactionFilter, source_id: int | None) -> None:
+def searched_transactions(filter_: TransactionFilter, source_id: int | None) -> None:
     """Record a search for transactions by a text."""
-    if wanted.text:
-        _note("transactions", wanted, len(wanted.text), [], source_id)
+    if filter_.text:
+        _note("transactions", filter_, len(filter_.text), [], source_id)
 
 
 def _note(
     subject: str,
-    wanted: TransactionFilter,
+    filter_: TransactionFilter,
     characters: int,
     columns: list[str],
     source_id: int | None,
@@ -36,8 +36,8 @@ def _note(
     """
     visit = current_visit()
     user = visit.who() if visit is not None else None
-    words = hash((wanted.text, tuple(columns), characters))
-    if is_new((Action.SEARCHED, getattr(user, "pk", None), subject, wanted.tables, words)):
+    search_hash = hash((filter_.text, tuple(columns), characters))
+    if is_new((Action.SEARCHED, getattr(user, "pk", None), subject, filter_.tables, search_hash)):
         details = {"characters": characters, **({"columns": columns} if columns else {})}
-        tables = wanted.tables
+        tables = filter_.tables
         note(Action.SEARCHED, subject=subject, source_id=source_id, tables=tables, details=details)

@@ -19,6 +19,54 @@ from replview.store.read.relation_shapes import made_anew
 #: Column → what identifies it in the source's catalog: ``relation_version.made``.
 Made = Mapping[str, Sequence[int]]
 
+_BACK_IN_FORCE = """
+    UPDATE relation_version SET intervals = intervals || %s
+    WHERE id = %s
+      AND id IS DISTINCT FROM (SELECT current_version_id FROM relation WHERE id = %s)
+"""
+
+# The version in force comes first: it is meant where the catalog does not decide.
+_VERSIONS_ALIKE = """
+    SELECT v.id, v.number, v.made, v.columns
+    FROM relation_version v JOIN relation r ON r.id = v.relation_id
+    WHERE v.relation_id = %s AND split_part(v.digest, '-', 1) = %s
+    ORDER BY v.id = r.current_version_id DESC NULLS LAST, v.number DESC
+"""
+_SET_CURRENT = """
+    UPDATE relation r SET
+        current_version_id = CASE WHEN %s THEN %s ELSE coalesce(r.current_version_id, %s) END
+    FROM relation was WHERE r.id = %s AND was.id = r.id RETURNING was.current_version_id
+"""
+_RESTORE_FORMER = """
+    UPDATE relation r SET current_version_id = v.id, schema = coalesce(v.schema, r.schema),
+                          "table" = coalesce(v."table", r."table")
+    FROM (VALUES (%s::bigint)) AS former (id) LEFT JOIN relation_version v USING (id)
+    WHERE r.id = %s AND r.current_version_id = %s
+"""
+_IN_FORCE = "SELECT current_version_id FROM relation WHERE id = %s"
+_MARK_ROLLED_BACK = """
+    UPDATE relation_version SET intervals = (
+        SELECT jsonb_agg(CASE WHEN each->'at' = to_jsonb(%s::text)
+                              THEN each || '{"rolled_back": true}' ELSE each END ORDER BY place)
+        FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place))
+    WHERE id = %s AND intervals <> '[]'
+"""
+_HAND_OVER = """
+    UPDATE relation_version SET intervals = (
+        SELECT jsonb_agg(CASE WHEN each->'at' = to_jsonb(%s::text)
+                              THEN each - 'top' || %s ELSE each END ORDER BY place)
+        FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place))
+    WHERE id = %s AND intervals <> '[]'
+"""
+_WITHDRAW = """
+    UPDATE relation_version SET intervals = (
+        SELECT coalesce(jsonb_agg(each ORDER BY place), '[]')
+        FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place)
+        WHERE each->'at' <> to_jsonb(%s::text))
+    WHERE id = %s
+"""
+_STORE_MADE = "UPDATE relation_version SET made = %s WHERE id = %s AND made IS DISTINCT FROM %s"
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnShape:
@@ -81,56 +129,6 @@ class StoredShape:
     at: str
 
 
-_BACK_IN_FORCE = """
-    UPDATE relation_version SET intervals = intervals || %s
-    WHERE id = %s
-      AND id IS DISTINCT FROM (SELECT current_version_id FROM relation WHERE id = %s)
-"""
-
-
-# The version in force comes first: it is meant where the catalog does not decide.
-_ALIKE = """
-    SELECT v.id, v.number, v.made, v.columns
-    FROM relation_version v JOIN relation r ON r.id = v.relation_id
-    WHERE v.relation_id = %s AND split_part(v.digest, '-', 1) = %s
-    ORDER BY v.id = r.current_version_id DESC NULLS LAST, v.number DESC
-"""
-_CURRENT = """
-    UPDATE relation r SET
-        current_version_id = CASE WHEN %s THEN %s ELSE coalesce(r.current_version_id, %s) END
-    FROM relation was WHERE r.id = %s AND was.id = r.id RETURNING was.current_version_id
-"""
-_BACK = """
-    UPDATE relation r SET current_version_id = v.id, schema = coalesce(v.schema, r.schema),
-                          "table" = coalesce(v."table", r."table")
-    FROM (VALUES (%s::bigint)) AS former (id) LEFT JOIN relation_version v USING (id)
-    WHERE r.id = %s AND r.current_version_id = %s
-"""
-_IN_FORCE = "SELECT current_version_id FROM relation WHERE id = %s"
-_NEVER = """
-    UPDATE relation_version SET intervals = (
-        SELECT jsonb_agg(CASE WHEN each->'at' = to_jsonb(%s::text)
-                              THEN each || '{"rolled_back": true}' ELSE each END ORDER BY place)
-        FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place))
-    WHERE id = %s AND intervals <> '[]'
-"""
-_HANDED_OVER = """
-    UPDATE relation_version SET intervals = (
-        SELECT jsonb_agg(CASE WHEN each->'at' = to_jsonb(%s::text)
-                              THEN each - 'top' || %s ELSE each END ORDER BY place)
-        FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place))
-    WHERE id = %s AND intervals <> '[]'
-"""
-_WITHDRAWN = """
-    UPDATE relation_version SET intervals = (
-        SELECT coalesce(jsonb_agg(each ORDER BY place), '[]')
-        FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place)
-        WHERE each->'at' <> to_jsonb(%s::text))
-    WHERE id = %s
-"""
-_MADE = "UPDATE relation_version SET made = %s WHERE id = %s AND made IS DISTINCT FROM %s"
-
-
 def store_shape(
     connection: psycopg.Connection[Any],
     slot_id: int,
@@ -152,24 +150,24 @@ def store_shape(
     """
     relation_id = _relation(connection, slot_id, system_identifier, shape)
     digest = shape.digest()
-    alike = connection.execute(_ALIKE, [relation_id, digest]).fetchall()
-    found = next((row for row in alike if not made_anew(row[2] or {}, made or {})), None)
+    versions = connection.execute(_VERSIONS_ALIKE, [relation_id, digest]).fetchall()
+    stored = next((row for row in versions if not made_anew(row[2] or {}, made or {})), None)
     interval = _interval(lsn, xid, top, at := at or now_text())
-    if found is not None:
+    if stored is not None:
         if in_force:
             # Record this only if another version was in force in between.
-            connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
-        _learn_types(connection, found[0], found[3], shape)
-        version, number = found[:2]
+            connection.execute(_BACK_IN_FORCE, [interval, stored[0], relation_id])
+        _learn_types(connection, stored[0], stored[3], shape)
+        version, number = stored[:2]
     else:
-        digest += f"-{len(alike)}" if alike else ""
+        digest += f"-{len(versions)}" if versions else ""
         of_shape = relation_id, digest, shape, interval
         version, number = _new_version(connection, *of_shape, lsn=lsn, xid=xid)
     if made:
         note_made(connection, version, made)
-    was = connection.execute(_CURRENT, [in_force, version, version, relation_id]).fetchone()
-    former = was[0] if was else None
-    return StoredShape(relation_id, version, number, is_new=found is None, former=former, at=at)
+    earlier = connection.execute(_SET_CURRENT, [in_force, version, version, relation_id]).fetchone()
+    former = earlier[0] if earlier else None
+    return StoredShape(relation_id, version, number, is_new=stored is None, former=former, at=at)
 
 
 def _interval(lsn: int, xid: int | None, top: int | None, at: str) -> Jsonb:
@@ -185,9 +183,9 @@ def now_text() -> str:
 
 def take_shape_back(connection: psycopg.Connection[Any], stored: StoredShape) -> None:
     """Put the former version in force again, after a rollback of what brought this one."""
-    connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
+    connection.execute(_RESTORE_FORMER, [stored.former, stored.relation_id, stored.version_id])
     if stored.former != stored.version_id:
-        connection.execute(_NEVER, [stored.at, stored.version_id])
+        connection.execute(_MARK_ROLLED_BACK, [stored.at, stored.version_id])
 
 
 def hand_shape_over(
@@ -195,7 +193,7 @@ def hand_shape_over(
 ) -> None:
     """Say that another transaction put a version in force: the one that sent it was rolled back."""
     sender = {"xid": xid} if xid in (None, top) else {"xid": xid, "top": top}
-    connection.execute(_HANDED_OVER, [stored.at, Jsonb(sender), stored.version_id])
+    connection.execute(_HAND_OVER, [stored.at, Jsonb(sender), stored.version_id])
 
 
 def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> int | None:
@@ -203,10 +201,10 @@ def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> 
 
     Returns the version that came since and is in force; None: there is none.
     """
-    found = connection.execute(_IN_FORCE, [stored.relation_id]).fetchone()
-    connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
-    connection.execute(_WITHDRAWN, [stored.at, stored.version_id])
-    current = found[0] if found else None
+    row = connection.execute(_IN_FORCE, [stored.relation_id]).fetchone()
+    connection.execute(_RESTORE_FORMER, [stored.former, stored.relation_id, stored.version_id])
+    connection.execute(_WITHDRAW, [stored.at, stored.version_id])
+    current = row[0] if row else None
     return None if current == stored.version_id else current
 
 
@@ -214,22 +212,22 @@ def leave_in_force(
     connection: psycopg.Connection[Any], stored: StoredShape, version_id: int
 ) -> None:
     """Put a version in force that came after the one just stored."""
-    connection.execute(_BACK, [version_id, stored.relation_id, stored.version_id])
+    connection.execute(_RESTORE_FORMER, [version_id, stored.relation_id, stored.version_id])
 
 
 def note_made(connection: psycopg.Connection[Any], version_id: int, made: Made) -> Made:
     """Store how a version's columns were made, as known by now."""
-    connection.execute(_MADE, [Jsonb(made), version_id, Jsonb(made)])
+    connection.execute(_STORE_MADE, [Jsonb(made), version_id, Jsonb(made)])
     return made
 
 
 def _learn_types(
-    connection: psycopg.Connection[Any], version: int, known: list[dict[str, Any]], shape: Shape
+    connection: psycopg.Connection[Any], version: int, stored: list[dict[str, Any]], shape: Shape
 ) -> None:
     """Update the types of a version's columns from the catalog: an enum may have more labels."""
-    said = ({k: v for k, v in c.items() if v is not None} for c in shape.columns_json())
-    columns = [{**was, **now} for was, now in zip(known, said, strict=True)]
-    if columns != known:
+    sent = ({k: v for k, v in c.items() if v is not None} for c in shape.columns_json())
+    columns = [{**old, **new} for old, new in zip(stored, sent, strict=True)]
+    if columns != stored:
         sql = "UPDATE relation_version SET columns = %s WHERE id = %s"
         connection.execute(sql, [Jsonb(columns), version])
 

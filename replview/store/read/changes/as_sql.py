@@ -43,15 +43,15 @@ class ChangeStatement:
 def change_as_sql(change: ChangeRow, before: BeforeImage | None = None) -> ChangeStatement:
     """Return a statement that repeats the change."""
     if change.hidden:
-        return ChangeStatement(None, _hidden(change))
+        return ChangeStatement(None, _no_right_reason(change))
     if change.op == "M":
         return _message(change)
     table = table_name(change.schema, change.table or "")
     if change.op == "T":
-        how = change.new or {}
-        words = " RESTART IDENTITY" if how.get("restart_identity") else ""
-        words += " CASCADE" if how.get("cascade") else ""
-        return ChangeStatement(f"TRUNCATE TABLE {table}{words};")
+        options = change.new or {}
+        clauses = " RESTART IDENTITY" if options.get("restart_identity") else ""
+        clauses += " CASCADE" if options.get("cascade") else ""
+        return ChangeStatement(f"TRUNCATE TABLE {table}{clauses};")
     if change.op in ("I", "S"):
         new = change.new or {}
         reason = _unwritable(new)
@@ -60,7 +60,7 @@ def change_as_sql(change: ChangeRow, before: BeforeImage | None = None) -> Chang
             if reason
             else ChangeStatement(_insert(change, table, new))
         )
-    where, reason = _where(change, _known_before(change, before), after=False)
+    where, reason = _where(change, _known_old_row(change, before), after=False)
     if reason:
         return ChangeStatement(None, reason)
     if change.op == "D":
@@ -77,25 +77,29 @@ def undo_sql(
     table = table_name(change.schema, change.table or "")
     if change.op == "I":
         where, _ = _where(change, change.new or {}, after=True)
-        where = _alike(change, table, where, change.new or {}) if shared else where
+        where = _where_with_values(change, table, where, change.new or {}) if shared else where
         return ChangeStatement(
             f"-- Takes the inserted row away, whatever became of it since.\n"
             f"DELETE FROM {table}\nWHERE {where};"
         )
-    known = _known_before(change, before)
-    text = _derived_words(change, before)
+    old_row = _known_old_row(change, before)
+    text = _derivation_comment(change, before)
     if change.op == "D":
-        return ChangeStatement(text + _insert(change, table, known))
+        return ChangeStatement(text + _insert(change, table, old_row))
     altered = _altered(change, before)
     if altered:
         text += comment(f"Left out, {ALTERED}: {', '.join(altered)}.")
-    changed = [name for name in _changed(change, known) if name not in altered]
+    changed = [name for name in _changed(change, old_row) if name not in altered]
     if not changed:
         return ChangeStatement(f"{text}-- No column differs: there is nothing to take back.")
-    where, _ = _where(change, change.new or {}, after=True, before=known)
-    where = _alike(change, table, where, {**known, **(change.new or {})}) if shared else where
+    where, _ = _where(change, change.new or {}, after=True, before=old_row)
+    where = (
+        _where_with_values(change, table, where, {**old_row, **(change.new or {})})
+        if shared
+        else where
+    )
     return ChangeStatement(
-        f"{text}UPDATE {table}\nSET {_assignments(change, known, changed)}\nWHERE {where};"
+        f"{text}UPDATE {table}\nSET {_assignments(change, old_row, changed)}\nWHERE {where};"
     )
 
 
@@ -104,24 +108,24 @@ def undo_problem(change: ChangeRow, before: BeforeImage | None = None) -> str:
     if change.op in _NO_UNDO:
         return _NO_UNDO[change.op]
     if change.hidden:
-        return _hidden(change)
+        return _no_right_reason(change)
     if not change.columns:
         return "the table's columns are not known"
     if change.aborted:
         return "it was rolled back already"
     if change.op == "I":
         return _where(change, change.new or {}, after=True)[1]
-    known = _known_before(change, before)
-    reason = _unknown_before(change, known, _altered(change, before))
+    old_row = _known_old_row(change, before)
+    reason = _unknown_before(change, old_row, _altered(change, before))
     if reason or change.op == "D":
         return reason
-    return _where(change, change.new or {}, after=True, before=known)[1]
+    return _where(change, change.new or {}, after=True, before=old_row)[1]
 
 
-def _hidden(change: ChangeRow) -> str:
-    of_all = change.op == "M"
-    what = "all tables of this source" if of_all else f"{change.schema}.{change.table}"
-    return f"you have {NO_RIGHT} of {what}"
+def _no_right_reason(change: ChangeRow) -> str:
+    is_message = change.op == "M"
+    tables = "all tables of this source" if is_message else f"{change.schema}.{change.table}"
+    return f"you have {NO_RIGHT} of {tables}"
 
 
 def _altered(change: ChangeRow, before: BeforeImage | None) -> list[str]:
@@ -132,41 +136,43 @@ def _altered(change: ChangeRow, before: BeforeImage | None) -> list[str]:
 
 
 def _unknown_before(
-    change: ChangeRow, known: Mapping[str, object], altered: Collection[str]
+    change: ChangeRow, old_row: Mapping[str, object], altered: Collection[str]
 ) -> str:
     new = change.new or {}
     if change.op == "D":
-        missing = [name for name in _names(change) if name not in known]
-        marked = known
+        missing = [name for name in _names(change) if name not in old_row]
+        image = old_row
     else:
         # A column that the server did not send kept its value.
-        unsent = [name for name in _names(change) if name in new and name not in known]
+        unsent = [name for name in _names(change) if name in new and name not in old_row]
         missing = [name for name in unsent if name not in altered]
-        differ = [name for name in new if name in known]
-        marked = {n: known[n] for n in differ if same_value(known[n], new[n]) is not True}
-        if altered and not marked:
+        in_both = [name for name in new if name in old_row]
+        image = {n: old_row[n] for n in in_both if same_value(old_row[n], new[n]) is not True}
+        if altered and not image:
             missing = unsent
     if missing:
         sent = "the server sent only the key" if change.old else "the server sent no old row"
-        if not altered and set(known) <= set(change.key_columns):
+        if not altered and set(old_row) <= set(change.key_columns):
             return f"old row unknown: {sent}, and the changes before do not tell it"
-        more = len(missing) - _MOST_NAMES
-        listed = ", ".join(missing[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-        are = "is" if len(missing) == 1 else "are"
+        unlisted = len(missing) - _MOST_NAMES
+        listing = ", ".join(missing[:_MOST_NAMES]) + (
+            f" and {unlisted} more" if unlisted > 0 else ""
+        )
+        verb = "is" if len(missing) == 1 else "are"
         since = ", as ALTER TABLE changed the table" if {*missing} & {*altered} else ""
-        return f"old row not wholly known: {listed} {are} unknown before this change{since}"
-    return _unwritable(marked)
+        return f"old row not wholly known: {listing} {verb} unknown before this change{since}"
+    return _unwritable(image)
 
 
 def _unwritable(image: Mapping[str, object]) -> str:
     for name, value in image.items():
-        if words := mark_of(value):
-            states = any(sign in words for sign in ("form", "masked", "erased"))
-            return f"{name}{' is' if states else ':'} {words}"
+        if description := mark_of(value):
+            is_state = any(word in description for word in ("form", "masked", "erased"))
+            return f"{name}{' is' if is_state else ':'} {description}"
     return ""
 
 
-def _known_before(change: ChangeRow, before: BeforeImage | None) -> dict[str, object]:
+def _known_old_row(change: ChangeRow, before: BeforeImage | None) -> dict[str, object]:
     """Return the old row as far as it is known; sent values take precedence over derived ones."""
     sent = change.old or {}
     if change.old_kind == "O" or before is None:
@@ -174,12 +180,12 @@ def _known_before(change: ChangeRow, before: BeforeImage | None) -> dict[str, ob
     return {**before.image, **sent}
 
 
-def _derived_words(change: ChangeRow, before: BeforeImage | None) -> str:
+def _derivation_comment(change: ChangeRow, before: BeforeImage | None) -> str:
     if change.old_kind == "O" or before is None:
         return ""
     name = "an unnamed transaction" if before.xid is None else f"transaction {before.xid}"
-    when = f", {before.commit_time:%Y-%m-%d %H:%M:%S} UTC" if before.commit_time else ""
-    return f"-- The old row was not sent: it is derived from {name}{when}.\n"
+    time_text = f", {before.commit_time:%Y-%m-%d %H:%M:%S} UTC" if before.commit_time else ""
+    return f"-- The old row was not sent: it is derived from {name}{time_text}.\n"
 
 
 def _names(change: ChangeRow) -> list[str]:
@@ -200,13 +206,13 @@ def _insert(change: ChangeRow, table: str, image: Mapping[str, object]) -> str:
     return f"{_UNKNOWABLE}\n{text}INSERT INTO {table} ({columns}) {_OVERRIDING}\nVALUES ({values});"
 
 
-def _changed(change: ChangeRow, known: Mapping[str, object]) -> list[str]:
+def _changed(change: ChangeRow, old_row: Mapping[str, object]) -> list[str]:
     """Return the columns of an update that differ, or whose old value is unknown."""
     new = change.new or {}
     return [
         name
         for name in (_names(change) or list(new))
-        if name in new and (name not in known or same_value(known[name], new[name]) is not True)
+        if name in new and (name not in old_row or same_value(old_row[name], new[name]) is not True)
     ]
 
 
@@ -214,12 +220,12 @@ def _update(
     change: ChangeRow, table: str, before: BeforeImage | None, where: str
 ) -> ChangeStatement:
     new = change.new or {}
-    known = _known_before(change, before)
-    changed = _changed(change, known)
-    if set(known) <= set(change.key_columns):
+    old_row = _known_old_row(change, before)
+    changed = _changed(change, old_row)
+    if set(old_row) <= set(change.key_columns):
         # Only the key is known of the old row: set every column that was sent, except an unchanged
         # key.
-        changed = [name for name in changed if name in known or name not in change.key_columns]
+        changed = [name for name in changed if name in old_row or name not in change.key_columns]
     if reason := _unwritable({name: new[name] for name in changed}):
         return ChangeStatement(None, reason)
     if not changed:
@@ -248,38 +254,42 @@ def _where(
     if change.key_columns:
         # The server sends an old key only if the key changed; else the new row has the same key.
         images = (image, before or {}) if after else (image, change.new or {})
-        found = {}
+        key = {}
         for name in change.key_columns:
-            source = next((one for one in images if name in one), None)
+            source = next((candidate for candidate in images if name in candidate), None)
             if source is None:
                 return "", f"the key is not wholly known: {name} was not sent"
-            found[name] = source[name]
-        if reason := _unwritable(found):
+            key[name] = source[name]
+        if reason := _unwritable(key):
             return "", reason
-        return " AND ".join(equals(n, v, types.get(n), key=True) for n, v in found.items()), ""
+        return " AND ".join(equals(n, v, types.get(n), key=True) for n, v in key.items()), ""
     # Without a key, compare every column, and choose one of several equal rows.
-    whole = {**(before or {}), **image} if after else dict(image)
-    names = [name for name in _names(change) if name in whole]
+    row = {**(before or {}), **image} if after else dict(image)
+    names = [name for name in _names(change) if name in row]
     if not names or len(names) < len(_names(change)):
         return "", "the table has no key we know, and the row was not sent whole"
-    if reason := _unwritable(whole):
+    if reason := _unwritable(row):
         return "", reason
-    same = " AND ".join(equals(name, whole[name], types.get(name)) for name in names)
+    conditions = " AND ".join(equals(name, row[name], types.get(name)) for name in names)
     table = table_name(change.schema, change.table or "")
-    one = f"SELECT tableoid, ctid FROM {table}"  # noqa: S608 (quoted; never run here)
-    alike = "-- No key: one of the rows that are alike."
-    return f"(tableoid, ctid) = (\n    {alike}\n    {one}\n    WHERE {same} LIMIT 1\n)", ""
+    select = f"SELECT tableoid, ctid FROM {table}"  # noqa: S608 (quoted; never run here)
+    note = "-- No key: one of the rows that are alike."
+    return f"(tableoid, ctid) = (\n    {note}\n    {select}\n    WHERE {conditions} LIMIT 1\n)", ""
 
 
-def _alike(change: ChangeRow, table: str, where: str, image: Mapping[str, object]) -> str:
+def _where_with_values(
+    change: ChangeRow, table: str, where: str, image: Mapping[str, object]
+) -> str:
     """Return the condition that finds the row by its key, or by all values if others have it."""
     types = _types(change)
-    rest = [n for n in _names(change) if n in image and n not in change.key_columns]
-    same = " AND ".join(equals(n, image[n], types.get(n)) for n in rest if not mark_of(image[n]))
+    names = [n for n in _names(change) if n in image and n not in change.key_columns]
+    conditions = " AND ".join(
+        equals(n, image[n], types.get(n)) for n in names if not mark_of(image[n])
+    )
     return f"""(tableoid, ctid) = (
     -- Several rows may have the key at this point: the one with these values.
     SELECT tableoid, ctid FROM (
-        SELECT tableoid, ctid, count(*) OVER () AS rows, ({same or "true"}) AS is_alike
+        SELECT tableoid, ctid, count(*) OVER () AS rows, ({conditions or "true"}) AS is_alike
         FROM {table} WHERE {where}
     ) AS found WHERE is_alike OR rows = 1 LIMIT 1
 )"""  # noqa: S608 (quoted; never run here)
@@ -289,14 +299,16 @@ def _message(change: ChangeRow) -> ChangeStatement:
     message = change.new or {}
     content = message.get("content")
     if content is None and "content_base64" in message:
-        shown = f"decode({string(str(message['content_base64']))}, 'base64')"
+        content_sql = f"decode({string(str(message['content_base64']))}, 'base64')"
     elif isinstance(content, Mapping):
         return ChangeStatement(None, f"content: {mark_of(content)}")
     else:
-        shown = string(str(content or "")).lstrip()
+        content_sql = string(str(content or "")).lstrip()
     transactional = "true" if message.get("transactional", True) else "false"
     prefix = string(str(message.get("prefix", ""))).lstrip()
-    return ChangeStatement(f"SELECT pg_logical_emit_message({transactional}, {prefix}, {shown});")
+    return ChangeStatement(
+        f"SELECT pg_logical_emit_message({transactional}, {prefix}, {content_sql});"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,17 +333,17 @@ def undo_transaction(
         if change.op == "M":
             continue
         previous = before.get((change.transaction_id, change.seq))
-        made = undo_sql(change, previous, shared=change.seq in shared)
-        if made.sql is None:
+        undo = undo_sql(change, previous, shared=change.seq in shared)
+        if undo.sql is None:
             table = f"{change.schema}.{change.table}"
-            reasons.append(f"change {change.seq}, {table}: {made.reason}")
+            reasons.append(f"change {change.seq}, {table}: {undo.reason}")
         else:
-            statements.append(made.sql)
+            statements.append(undo.sql)
     if reasons:
         reasons.reverse()
-        more = len(reasons) - _MOST_REASONS
-        listed = reasons[:_MOST_REASONS] + ([f"and {more} more"] if more > 0 else [])
-        return TransactionUndo(None, listed)
+        unlisted = len(reasons) - _MOST_REASONS
+        listing = reasons[:_MOST_REASONS] + ([f"and {unlisted} more"] if unlisted > 0 else [])
+        return TransactionUndo(None, listing)
     if not statements:
         return TransactionUndo(None, ["it changed no row"])
     head = comment(f"Takes transaction {name} back: {len(statements)} changes, the last one first.")
@@ -354,8 +366,12 @@ def _with_shared_keys(changes: Sequence[ChangeRow]) -> set[int]:
         if change.replica_identity == "FULL" and change.key_columns:
             old, new = change.old or {}, {**(change.old or {}), **(change.new or {})}
             names = change.key_columns
-            left, came = (str((change.relation_id, [i.get(n) for n in names])) for i in (old, new))
-            keys[change.seq] = left, came
-    came_to = {came for left, came in keys.values() if left != came}
-    touched = Counter(key for both in keys.values() for key in {*both})
-    return {seq for seq, (_, key) in keys.items() if key in came_to and touched[key] > 1}
+            key_before, key_after = (
+                str((change.relation_id, [row.get(n) for n in names])) for row in (old, new)
+            )
+            keys[change.seq] = key_before, key_after
+    keys_moved_to = {
+        key_after for key_before, key_after in keys.values() if key_before != key_after
+    }
+    touched = Counter(key for pair in keys.values() for key in {*pair})
+    return {seq for seq, (_, key) in keys.items() if key in keys_moved_to and touched[key] > 1}

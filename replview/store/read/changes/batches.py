@@ -24,9 +24,9 @@ from replview.store.read.value_sql import Predicate, predicate_for
 #: Bytes of pgoutput that one read spans at most, which bounds its memory.
 _READ_BYTES = 16 * 1024 * 1024
 #: Changes whose before images are read at once.
-_UNSURE_AT_ONCE = 2000
+_UNDECIDED_AT_ONCE = 2000
 #: Number of undecided changes of one read beyond which the next ones are smaller.
-_MUCH_UNSURE = 1000
+_MANY_UNDECIDED = 1000
 #: Undecided changes whose before images are read first where few changes are wanted; more follow
 #: while none is found.
 UNSURE_AT_FIRST = 60
@@ -44,7 +44,7 @@ _FROM = f"""
     WHERE c.transaction_id = ANY(%(ids)s::bigint[]) {{conditions}} AND {QUICKLY_NOT_ABORTED}
 """
 
-_ASK_AGAIN = """
+_PREDICATE_AGAIN = """
     SELECT c.number, ({predicate}) FROM (
         SELECT * FROM jsonb_to_recordset(%(asked)s::jsonb)
             AS w (number int, op text, version_id bigint, old jsonb, new jsonb)
@@ -84,8 +84,8 @@ class Batching:
     def window(self, row: TransactionRow) -> int:
         """Return how many changes of a large transaction to read."""
         self._grow()
-        each = max(row.size_bytes // max(row.changes, 1), 1)
-        return max(1, min(self._size, _READ_BYTES // each))
+        change_bytes = max(row.size_bytes // max(row.changes, 1), 1)
+        return max(1, min(self._size, _READ_BYTES // change_bytes))
 
     def slow_down(self) -> None:
         """Make the next reads smaller."""
@@ -126,16 +126,18 @@ class ShapeCache:
 
     def rows(self, read: Iterable[Sequence[Any]]) -> list[ChangeRow]:
         """Return rows of ``CHANGE_COLUMNS`` as changes with their shapes."""
-        known = self._known
-        none: list[Any] = [None, None, None, None, [], []]
+        shapes = self._known
+        empty: list[Any] = [None, None, None, None, [], []]
         changes = [
             ChangeRow(
-                *[*row[:6], _json(row[6]), _json(row[7]), *row[8:11], *known.get(row[11], none)]
+                *[*row[:6], _json(row[6]), _json(row[7]), *row[8:11], *shapes.get(row[11], empty)]
             )
             for row in read
         ]
         visibility = self._session.visibility
-        return changes if visibility.open else [seen_change(each, visibility) for each in changes]
+        return (
+            changes if visibility.open else [seen_change(change, visibility) for change in changes]
+        )
 
 
 def _json(text: str | None) -> Any:
@@ -172,16 +174,16 @@ class ChangeReader:
         self.shared = Shared()
         self.before: dict[tuple[int, int], BeforeImage | None] = {}
         self._at_once = UNSURE_AT_FIRST
-        self._asked_about: list[VersionShape] = []
+        self._searched_shapes: list[VersionShape] = []
         self._predicate: Predicate | None = None
         #: True if a transaction that is read has changes of several actors.
         self.of_several = False
         if wanted.where:
-            self._asked_about = searchable(session, wanted)
-            if len(self._asked_about) < len(wanted.shapes(session)):
-                self._relation_ids = sorted({shape.relation_id for shape in self._asked_about})
-            self._shapes.add(self._asked_about)
-            self._predicate = predicate_for(session, wanted.where, self._asked_about)
+            self._searched_shapes = searchable(session, wanted)
+            if len(self._searched_shapes) < len(wanted.shapes(session)):
+                self._relation_ids = sorted({shape.relation_id for shape in self._searched_shapes})
+            self._shapes.add(self._searched_shapes)
+            self._predicate = predicate_for(session, wanted.where, self._searched_shapes)
 
     def read(
         self,
@@ -198,7 +200,7 @@ class ChangeReader:
         """
         if self._predicate is None:
             return self._read(ids, first_seq, last_seq, enough)
-        if len(searchable(self._session, self._wanted)) < len(self._asked_about):
+        if len(searchable(self._session, self._wanted)) < len(self._searched_shapes):
             raise WhereProblem("rights were changed meanwhile: search again")
         try:
             # If the caller has a transaction open, a savepoint keeps it usable after an error.
@@ -206,19 +208,19 @@ class ChangeReader:
                 return self._read(ids, first_seq, last_seq, enough)
         except self._session.data_error:
             self._predicate = predicate_for(
-                self._session, self._wanted.where, self._asked_about, careful=True
+                self._session, self._wanted.where, self._searched_shapes, careful=True
             )
             return self._read(ids, first_seq, last_seq, enough)
 
     def _read(
         self, ids: list[int], first_seq: int | None, last_seq: int | None, enough: Enough | None
     ) -> tuple[list[ChangeRow], list[ChangeRow]]:
-        rest, sure, values = self._sql(first_seq, last_seq)
-        found: list[ChangeRow] = []
+        from_sql, sure_sql, params = self._sql(first_seq, last_seq)
+        matching: list[ChangeRow] = []
         if self.lines and not self._predicate and not self.of_several:
-            found, ids = self.lines.written(self._session, ids, rest, values)
-        values["ids"] = array_text(ids)
-        rows = self._session.rows(_READ.format(sure=sure, rest=rest), values) if ids else []
+            matching, ids = self.lines.written(self._session, ids, from_sql, params)
+        params["ids"] = array_text(ids)
+        rows = self._session.rows(_READ.format(sure=sure_sql, rest=from_sql), params) if ids else []
         versions = {row[11] for row in rows if row[11] is not None}
         self._shapes.learn(versions)
         if self.lines:
@@ -226,85 +228,89 @@ class ChangeReader:
                 row[11] for row in rows if any(_MASKED in (image or "") for image in row[6:8])
             }
             self.lines.learn(map(self._shapes.by_id.__getitem__, versions), masked)
-        found += self._shapes.rows(row for row in rows if row[12])
-        asked = [row for row in rows if not row[12]]
-        unsure = list(zip(self._shapes.rows(asked), (row[11] for row in asked), strict=True))
+        matching += self._shapes.rows(row for row in rows if row[12])
+        undecided_rows = [row for row in rows if not row[12]]
+        undecided = list(
+            zip(self._shapes.rows(undecided_rows), (row[11] for row in undecided_rows), strict=True)
+        )
         if enough is not None:
-            return self._first_of(found, unsure, enough)
-        if len(unsure) > _MUCH_UNSURE:
+            return self._first_of(matching, undecided, enough)
+        if len(undecided) > _MANY_UNDECIDED:
             self._batching.slow_down()
         unknown: list[ChangeRow] = []
-        for start in range(0, len(unsure), _UNSURE_AT_ONCE):
-            more, left = self._ask_again(unsure[start : start + _UNSURE_AT_ONCE])
-            found += more
-            unknown += left
-        return found, unknown
+        for start in range(0, len(undecided), _UNDECIDED_AT_ONCE):
+            also_matching, still_unknown = self._decide_by_before_images(
+                undecided[start : start + _UNDECIDED_AT_ONCE]
+            )
+            matching += also_matching
+            unknown += still_unknown
+        return matching, unknown
 
     def _first_of(
-        self, sure: list[ChangeRow], unsure: list[tuple[ChangeRow, int]], enough: Enough
+        self, certain: list[ChangeRow], undecided: list[tuple[ChangeRow, int]], enough: Enough
     ) -> tuple[list[ChangeRow], list[ChangeRow]]:
         """Return the first wanted changes in scanning order, reading few before images."""
         place = enough.place
-        found = sorted(sure, key=place)
-        unsure = sorted(unsure, key=lambda each: place(each[0]))
+        matching = sorted(certain, key=place)
+        undecided = sorted(undecided, key=lambda pair: place(pair[0]))
         unknown: list[ChangeRow] = []
-        while unsure:
-            page, rest = found[: enough.number], place(unsure[0][0])
-            if len(page) == enough.number and place(page[-1]) < rest:
+        while undecided:
+            page, next_place = matching[: enough.number], place(undecided[0][0])
+            if len(page) == enough.number and place(page[-1]) < next_place:
                 # All undecided changes that remain come after these.
                 return page, unknown
-            more, left = self._ask_again(unsure[: self._at_once])
-            unsure = unsure[self._at_once :]
-            self._at_once = min(self._at_once * 2, _UNSURE_AT_ONCE)
-            found = sorted([*found, *more], key=place)
-            unknown += left
-        return found, unknown
+            also_matching, still_unknown = self._decide_by_before_images(undecided[: self._at_once])
+            undecided = undecided[self._at_once :]
+            self._at_once = min(self._at_once * 2, _UNDECIDED_AT_ONCE)
+            matching = sorted([*matching, *also_matching], key=place)
+            unknown += still_unknown
+        return matching, unknown
 
     def _sql(self, first_seq: int | None, last_seq: int | None) -> tuple[str, str, dict[str, Any]]:
         """Return the SQL from FROM on, an expression for "surely wanted", and the parameters."""
-        conditions, sure, values = [], "TRUE", dict[str, Any]()
+        conditions, sure_sql, params = [], "TRUE", dict[str, Any]()
         if first_seq is not None:
             conditions.append("AND c.seq BETWEEN %(first_seq)s AND %(last_seq)s")
-            values |= {"first_seq": first_seq, "last_seq": last_seq}
+            params |= {"first_seq": first_seq, "last_seq": last_seq}
         if self._relation_ids is not None:
             conditions.append("AND c.relation_id = ANY(%(relations)s)")
-            values["relations"] = self._relation_ids
+            params["relations"] = self._relation_ids
         if self.of_several and (actor := self._wanted.filter.actor):
             conditions.append(f"AND {CHANGES_ACTOR} = %(of_actor)s")
-            values["of_actor"] = "" if actor == UNKNOWN_ACTOR else actor
+            params["of_actor"] = "" if actor == UNKNOWN_ACTOR else actor
         if self._wanted.ops != OPERATIONS:
             conditions.append("AND c.op::text = ANY(%(ops)s)")
-            values["ops"] = list(self._wanted.ops)
+            params["ops"] = list(self._wanted.ops)
         if self._predicate is not None:
             conditions.append(f"AND {self._predicate.sql} IS NOT FALSE")
-            sure = f"{self._predicate.sql} IS TRUE"
-            values |= self._predicate.parameters
-        return _FROM.format(conditions=" ".join(conditions)), sure, values
+            sure_sql = f"{self._predicate.sql} IS TRUE"
+            params |= self._predicate.parameters
+        return _FROM.format(conditions=" ".join(conditions)), sure_sql, params
 
-    def _ask_again(
-        self, unsure: list[tuple[ChangeRow, int]]
+    def _decide_by_before_images(
+        self, undecided: list[tuple[ChangeRow, int]]
     ) -> tuple[list[ChangeRow], list[ChangeRow]]:
         """Return the changes that match by their before images, and those still unknown."""
         assert self._predicate is not None
         columns = self._wanted.where.columns
-        changes = [change for change, _ in unsure]
+        changes = [change for change, _ in undecided]
         before, partial = before_columns(self._session, changes, columns, self.shared)
-        asked = []
-        for number, (change, version) in enumerate(unsure):
+        rows = []
+        for number, (change, version) in enumerate(undecided):
             image = before.get((change.transaction_id, change.seq))
             old, new = _filled(change, image.image if image else {}, columns)
             row = {"number": number, "op": change.op, "version_id": version, "old": old}
-            asked.append(row if new is None else row | {"new": new})
+            rows.append(row if new is None else row | {"new": new})
         answers = self._session.rows(
-            _ASK_AGAIN.format(predicate=self._predicate.sql),
-            {**self._predicate.parameters, "asked": orjson.dumps(asked).decode()},
+            _PREDICATE_AGAIN.format(predicate=self._predicate.sql),
+            {**self._predicate.parameters, "asked": orjson.dumps(rows).decode()},
         )
-        found = [unsure[number][0] for number, answer in answers if answer]
-        for change in found:
-            at = (change.transaction_id, change.seq)
-            if at not in partial:
-                self.before[at] = before.get(at)
-        return found, [unsure[number][0] for number, answer in answers if answer is None]
+        matching = [undecided[number][0] for number, answer in answers if answer]
+        for change in matching:
+            place = (change.transaction_id, change.seq)
+            if place not in partial:
+                self.before[place] = before.get(place)
+        return matching, [undecided[number][0] for number, answer in answers if answer is None]
 
 
 def _filled(

@@ -26,7 +26,7 @@ _LOOK_INTO_BYTES = 2_000
 _FIRST_WINDOW = {False: 20_000, True: 1_000}
 _LARGEST_WINDOW = {False: 200_000, True: 20_000}
 #: Factor by which the next window may be larger at most.
-_FASTER = 16
+_LARGEST_FACTOR = 16
 #: Bytes of JSON text that may be copied at once.
 COPIED_BYTES = 8_000_000
 
@@ -46,15 +46,15 @@ _OLD, _NEW = (
 )
 _CUT_ROW = _ROW.format(old=_OLD, new=_NEW)
 _WHOLE_ROW = _ROW.format(old="c.old", new="c.new")
-# Only the first ``_SEARCHED`` changes are searched, so that a filter does not read all of a large
-# transaction.
+# Only the first ``_SEARCHED_CHANGES`` changes are searched, so that a filter does not read all of a
+# large transaction.
 _MATCHING_TEXT = f"""
     SELECT DISTINCT c.transaction_id FROM change c
     WHERE c.transaction_id = ANY(%(ids)s) AND c.seq <= %(searched)s
       AND {{holds_text}} AND {NOT_ABORTED}
 """  # noqa: S608 (of a constant)
-_SEARCHED = 200
-_MESSAGES_OF = """
+_SEARCHED_CHANGES = 200
+_PREFIXES = """
     SELECT DISTINCT ON (transaction_id) transaction_id, new->>'prefix'
     FROM change WHERE transaction_id = ANY(%s) AND seq <= 20 AND op = 'M'
     ORDER BY transaction_id, seq
@@ -100,7 +100,7 @@ class Spot:
 def read_changes_page(
     session: ReadSession,
     transaction_id: int,
-    wanted: ChangeFilter,
+    filter_: ChangeFilter,
     *,
     after: int = 0,
     before: int | None = None,
@@ -117,30 +117,30 @@ def read_changes_page(
     backwards = before is not None
     edge = min(before if before is not None else after, last + 1)
     deadline = time.monotonic() + budget_seconds
-    first, most = _FIRST_WINDOW[bool(wanted.text)], _LARGEST_WINDOW[bool(wanted.text)]
-    window, found = first, list[ChangeRow]()
-    while (edge > 1 if backwards else edge < last) and len(found) <= limit:
+    first, largest = _FIRST_WINDOW[bool(filter_.text)], _LARGEST_WINDOW[bool(filter_.text)]
+    window, changes = first, list[ChangeRow]()
+    while (edge > 1 if backwards else edge < last) and len(changes) <= limit:
         low, high = (max(edge - window, 0), edge) if backwards else (edge, edge + window + 1)
         began = time.monotonic()
-        room = limit + 1 - len(found)
-        found += _window(session, transaction_id, wanted, low, high, room, backwards=backwards)
+        room = limit + 1 - len(changes)
+        changes += _window(session, transaction_id, filter_, low, high, room, backwards=backwards)
         edge = low + 1 if backwards else high - 1
         now = time.monotonic()
-        if len(found) <= limit and now > deadline:
+        if len(changes) <= limit and now > deadline:
             break
         # Choose the next window by the time left and the speed of the last one.
-        factor = min((deadline - now) / max(now - began, 0.001), _FASTER)
-        window = min(max(int(window * factor), first // 2), most)
-    more = len(found) > limit
-    done = edge <= 1 if backwards else edge >= last
-    page = found[:limit][::-1] if backwards else found[:limit]
-    return ChangePage(page, more, None if more or done else edge)
+        factor = min((deadline - now) / max(now - began, 0.001), _LARGEST_FACTOR)
+        window = min(max(int(window * factor), first // 2), largest)
+    has_more = len(changes) > limit
+    at_end = edge <= 1 if backwards else edge >= last
+    page = changes[:limit][::-1] if backwards else changes[:limit]
+    return ChangePage(page, has_more, None if has_more or at_end else edge)
 
 
 def _window(
     session: ReadSession,
     transaction_id: int,
-    wanted: ChangeFilter,
+    filter_: ChangeFilter,
     low: int,
     high: int,
     limit: int,
@@ -149,26 +149,26 @@ def _window(
 ) -> list[ChangeRow]:
     """Return the first matching changes between two seqs (exclusive), in reading direction."""
     limits = TextLimits()
-    if wanted.text:
+    if filter_.text:
         tables = tables_of(session, [transaction_id])
         limits = text_limits(session, tables, transaction_id=transaction_id)
     conditions = ["c.seq > %(low)s", "c.seq < %(high)s"]
-    if not wanted.with_aborted:
+    if not filter_.with_aborted:
         conditions.append("a.subxid IS NULL")
-    if wanted.relation_id is not None:
+    if filter_.relation_id is not None:
         conditions.append("c.relation_id = %(relation)s")
-    if wanted.ops:
+    if filter_.ops:
         conditions.append('c.op = ANY(%(ops)s::"char"[])')
-    if wanted.text:
+    if filter_.text:
         conditions.append(limits.holds_text)
     order = "DESC" if backwards else "ASC"
     matching = f"{_CUT_ROW} AND {' AND '.join(conditions)}"
-    values = {
-        "id": transaction_id, "low": low, "high": high, "relation": wanted.relation_id,
-        "ops": list(wanted.ops), "pattern": pattern_of(wanted.text), "limit": limit,
+    params = {
+        "id": transaction_id, "low": low, "high": high, "relation": filter_.relation_id,
+        "ops": list(filter_.ops), "pattern": pattern_of(filter_.text), "limit": limit,
         **limits.parameters,
     }  # fmt: skip
-    return _change_rows(session, f"{matching} ORDER BY c.seq {order} LIMIT %(limit)s", values)
+    return _change_rows(session, f"{matching} ORDER BY c.seq {order} LIMIT %(limit)s", params)
 
 
 def one_change(session: ReadSession, transaction_id: int, seq: int) -> ChangeRow | None:
@@ -176,8 +176,8 @@ def one_change(session: ReadSession, transaction_id: int, seq: int) -> ChangeRow
     sql = f"""{_WHOLE_ROW} AND c.seq = %(seq)s AND
         coalesce(octet_length(c.old::text), 0) + coalesce(octet_length(c.new::text), 0) < %(most)s
     """
-    found = _change_rows(session, sql, {"id": transaction_id, "seq": seq, "most": COPIED_BYTES})
-    return found[0] if found else None
+    changes = _change_rows(session, sql, {"id": transaction_id, "seq": seq, "most": COPIED_BYTES})
+    return changes[0] if changes else None
 
 
 def changes_of(
@@ -189,8 +189,8 @@ def changes_of(
     with_aborted: bool = False,
 ) -> list[ChangeRow]:
     """Return a transaction's changes after ``after_seq``, in order; aborted ones only if asked."""
-    counted = "" if with_aborted else "AND a.subxid IS NULL"
-    sql = f"{_WHOLE_ROW} AND c.seq > %(after)s {counted} ORDER BY c.seq LIMIT %(limit)s"
+    condition = "" if with_aborted else "AND a.subxid IS NULL"
+    sql = f"{_WHOLE_ROW} AND c.seq > %(after)s {condition} ORDER BY c.seq LIMIT %(limit)s"
     return _change_rows(session, sql, {"id": transaction_id, "after": after_seq, "limit": limit})
 
 
@@ -210,8 +210,8 @@ def first_changes_whole(
 
 def last_seq(session: ReadSession, transaction_id: int) -> int:
     """Return the last change's seq, even of one that does not count; 0 without any."""
-    found = session.rows("SELECT max(seq) FROM change WHERE transaction_id = %s", [transaction_id])
-    return int(found[0][0] or 0)
+    rows = session.rows("SELECT max(seq) FROM change WHERE transaction_id = %s", [transaction_id])
+    return int(rows[0][0] or 0)
 
 
 def first_spots(session: ReadSession, transaction_id: int, limit: int) -> tuple[list[Spot], int]:
@@ -222,18 +222,18 @@ def first_spots(session: ReadSession, transaction_id: int, limit: int) -> tuple[
         LEFT JOIN change c ON c.transaction_id = %s AND c.seq <= %s AND {NOT_ABORTED}
         ORDER BY c.seq
     """  # noqa: S608 (of a constant)
-    found = session.rows(sql, [transaction_id, transaction_id, limit])
-    return [Spot(*row) for _, *row in found if row[0] is not None], int(found[0][0])
+    rows = session.rows(sql, [transaction_id, transaction_id, limit])
+    return [Spot(*row) for _, *row in rows if row[0] is not None], int(rows[0][0])
 
 
-def _change_rows(session: ReadSession, sql: str, parameters: dict[str, Any]) -> list[ChangeRow]:
-    found = []
-    for row in session.rows(sql, parameters):
+def _change_rows(session: ReadSession, sql: str, params: dict[str, Any]) -> list[ChangeRow]:
+    changes = []
+    for row in session.rows(sql, params):
         values = list(row)
         values[6:8] = _json(row[6]), _json(row[7])
         values[15:17] = _json(row[15]) or [], _json(row[16]) or []
-        found.append(seen_change(ChangeRow(*values), session.visibility))
-    return found
+        changes.append(seen_change(ChangeRow(*values), session.visibility))
+    return changes
 
 
 def _json(text: object) -> Any:
@@ -247,14 +247,15 @@ def matching_text(session: ReadSession, ids: Collection[int], text: str) -> set[
     limits = text_limits(session, tables_of(session, ids))
     rows = session.rows(
         _MATCHING_TEXT.format(holds_text=limits.holds_text),
-        {"ids": list(ids), "searched": _SEARCHED, "pattern": pattern_of(text)} | limits.parameters,
+        {"ids": list(ids), "searched": _SEARCHED_CHANGES, "pattern": pattern_of(text)}
+        | limits.parameters,
     )
     return {row[0] for row in rows}
 
 
 def messages_of(session: ReadSession, ids: Collection[int]) -> dict[int, str]:
     """Return the prefix of each transaction's first message, if one is near its beginning."""
-    return {row[0]: row[1] or "" for row in session.rows(_MESSAGES_OF, [list(ids)])} if ids else {}
+    return {row[0]: row[1] or "" for row in session.rows(_PREFIXES, [list(ids)])} if ids else {}
 
 
 def value_of(
@@ -267,13 +268,13 @@ def value_of(
         SELECT left({side}->>%(column)s, %(limit)s), jsonb_typeof({side}->%(column)s)
         FROM change WHERE transaction_id = %(id)s AND seq = %(seq)s
     """  # noqa: S608 (side is one of two words)
-    wanted = {"column": column, "limit": _VALUE_LIMIT, "id": transaction_id, "seq": seq}
-    rows = session.rows(sql, wanted)
+    params = {"column": column, "limit": _VALUE_LIMIT, "id": transaction_id, "seq": seq}
+    rows = session.rows(sql, params)
     if not rows or rows[0][0] is None:
         return None
-    text, kind = rows[0]
-    if kind == "object" and "$aside" in orjson.loads(text):
-        return _large_value(session, {**wanted, "side": side})
+    text, json_type = rows[0]
+    if json_type == "object" and "$aside" in orjson.loads(text):
+        return _large_value(session, {**params, "side": side})
     return str(text)
 
 
@@ -294,16 +295,16 @@ def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) 
     return False
 
 
-def _large_value(session: ReadSession, wanted: dict[str, object]) -> str:
-    pieces = """
+def _large_value(session: ReadSession, params: dict[str, object]) -> str:
+    from_sql = """
         FROM large_value WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s
           AND "column" = %(column)s
     """
     text = ""
-    piece = session.rows(f"SELECT min(piece) {pieces}", wanted)[0][0]
-    sql = f"SELECT left(content, %(limit)s) {pieces} AND piece = %(piece)s"
+    piece = session.rows(f"SELECT min(piece) {from_sql}", params)[0][0]
+    sql = f"SELECT left(content, %(limit)s) {from_sql} AND piece = %(piece)s"
     while piece is not None and len(text) < _VALUE_LIMIT:
-        rows = session.rows(sql, {**wanted, "piece": piece})
+        rows = session.rows(sql, {**params, "piece": piece})
         if not rows:
             break
         text += rows[0][0]

@@ -68,8 +68,8 @@ def as_json(change: ChangeRow, transaction: Record, table: tuple[Record, list[st
     record["new"] = new = _in_order(change.new, names)
     # Columns of the new row (or the deleted row) for which the server sent no value.
     sent = (old if change.op == "D" else new) or {}
-    whole = len(sent) == len(names)
-    record["not_sent"] = [] if whole else [name for name in names if name not in sent]
+    is_complete = len(sent) == len(names)
+    record["not_sent"] = [] if is_complete else [name for name in names if name not in sent]
     return record
 
 
@@ -79,10 +79,10 @@ def _key(change: ChangeRow) -> dict[str, Any] | None:
         return None
     key: dict[str, Any] = {}
     for name in change.key_columns:
-        side = change.old if change.old and name in change.old else change.new
-        if not side or name not in side:
+        image = change.old if change.old and name in change.old else change.new
+        if not image or name not in image:
             return None
-        key[name] = side[name]
+        key[name] = image[name]
     return key
 
 
@@ -142,5 +142,5 @@ def _table(
     relation_id: int, counts: list[int], names: Mapping[int, tuple[str, str]]
 ) -> dict[str, object]:
     schema, table = names.get(relation_id, (None, None))
-    counted = dict(zip(_COUNTS, counts, strict=False))
-    return {"relation": relation_id, "schema": schema, "table": table, **counted}
+    by_operation = dict(zip(_COUNTS, counts, strict=False))
+    return {"relation": relation_id, "schema": schema, "table": table, **by_operation}

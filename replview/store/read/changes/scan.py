@@ -81,7 +81,7 @@ class ChangeScan:
         reader.lines = StoreLines() if self.as_lines else None
         for incarnation in self._incarnations():
             for rows in self._transactions(incarnation):
-                yield from self._of(incarnation, rows, reader)
+                yield from self._read_changes(incarnation, rows, reader)
 
     def transactions(self) -> Iterator[list[TransactionRow]]:
         """Yield the transactions that may hold wanted changes, some at a time, without changes."""
@@ -90,15 +90,23 @@ class ChangeScan:
             yield from self._transactions(incarnation)
 
     def _incarnations(self) -> list[Incarnation]:
-        asked, slot, place = self.wanted.filter, self.wanted.slot, self.place
-        found = incarnations_of(self._session, slot.pk)
-        if asked.from_lsn is not None or asked.to_lsn is not None:
+        filter_, slot, place = self.wanted.filter, self.wanted.slot, self.place
+        incarnations = incarnations_of(self._session, slot.pk)
+        if filter_.from_lsn is not None or filter_.to_lsn is not None:
             # LSNs compare only within one incarnation: a bound means the present one.
-            found = [each for each in found if each.id == slot.incarnation_id]
+            incarnations = [
+                incarnation for incarnation in incarnations if incarnation.id == slot.incarnation_id
+            ]
         if place is not None:
-            behind = operator.ge if self.forwards else operator.le
-            found = [each for each in found if behind(each.number, place.incarnation)]
-        return sorted(found, key=lambda each: each.number, reverse=not self.forwards)
+            compare = operator.ge if self.forwards else operator.le
+            incarnations = [
+                incarnation
+                for incarnation in incarnations
+                if compare(incarnation.number, place.incarnation)
+            ]
+        return sorted(
+            incarnations, key=lambda incarnation: incarnation.number, reverse=not self.forwards
+        )
 
     def _bounds(self, incarnation: Incarnation) -> tuple[int, int]:
         """Return the first and last commit_seq of this incarnation that are still to be scanned."""
@@ -112,20 +120,26 @@ class ChangeScan:
         return first, last
 
     def _transactions(self, incarnation: Incarnation) -> Iterator[list[TransactionRow]]:
-        conditions, values = transaction_sql(self._session, self.wanted, self._relation_ids)
+        conditions, params = transaction_sql(self._session, self.wanted, self._relation_ids)
         first, last = self._bounds(incarnation)
-        found = conditions_on_transactions(self._session, self.wanted)
-        if self.wanted.transaction_id is not None or found.by_id or found.indexed:
-            yield from self._indexed(incarnation, conditions, values, first, last, found)
+        filter_conditions = conditions_on_transactions(self._session, self.wanted)
+        if (
+            self.wanted.transaction_id is not None
+            or filter_conditions.by_id
+            or filter_conditions.indexed
+        ):
+            yield from self._indexed(
+                incarnation, conditions, params, first, last, filter_conditions
+            )
             return
         history = Blocks(self._session, incarnation, self.wanted, self._relation_ids, self.forwards)
         for stretch in history.stretches(first, last):
-            between, more = _between(stretch)
+            ranges_sql, range_params = _ranges_sql(stretch)
             yield transactions_where(
                 self._session,
-                f"t.incarnation_id = %(incarnation)s AND ({between}) AND {conditions} "
+                f"t.incarnation_id = %(incarnation)s AND ({ranges_sql}) AND {conditions} "
                 f"ORDER BY t.commit_seq {self._direction}",
-                {**values, **more, "incarnation": incarnation.id},
+                {**params, **range_params, "incarnation": incarnation.id},
             )
 
     @property
@@ -136,27 +150,27 @@ class ChangeScan:
         self,
         incarnation: Incarnation,
         conditions: str,
-        values: dict[str, Any],
+        params: dict[str, Any],
         first: int,
         last: int,
-        found: Conditions,
+        filter_conditions: Conditions,
     ) -> Iterator[list[TransactionRow]]:
         """Yield the transactions that an index finds, wherever they are."""
         order = f"ORDER BY t.commit_seq {self._direction} LIMIT {_INDEXED_PAGE}"
-        rows = found.first_rows(
+        rows = filter_conditions.first_rows(
             "t.incarnation_id = %(incarnation)s AND t.commit_seq BETWEEN %(first)s AND %(last)s "
             f"AND {conditions} {order}"
         )
         while first <= last:
             bounds = {"incarnation": incarnation.id, "first": first, "last": last}
-            page = transactions_where(self._session, f"true {order}", {**values, **bounds}, rows)
+            page = transactions_where(self._session, f"true {order}", {**params, **bounds}, rows)
             yield page
             if len(page) < _INDEXED_PAGE:
                 return
             seq = page[-1].commit_seq or 0
             first, last = (seq + 1, last) if self.forwards else (first, seq - 1)
 
-    def _of(
+    def _read_changes(
         self, incarnation: Incarnation, rows: Sequence[TransactionRow], reader: ChangeReader
     ) -> Iterator[ScanBatch]:
         for group in self.batching.groups(rows):
@@ -164,20 +178,20 @@ class ChangeScan:
             if len(group) == 1 and self.batching.is_large(group[0]):
                 yield from self._large(incarnation, group[0], reader)
                 continue
-            self._tell(reader, group)
-            both = reader.read(list(by_id), enough=self._enough(incarnation, by_id))
-            found, unknown = (
-                self._behind(incarnation, [(by_id[c.transaction_id], c) for c in changes])
-                for changes in both
+            self._prepare_reader(reader, group)
+            results = reader.read(list(by_id), enough=self._enough(incarnation, by_id))
+            matching, unknown = (
+                self._not_passed(incarnation, [(by_id[c.transaction_id], c) for c in changes])
+                for changes in results
             )
-            found.sort(key=_place, reverse=not self.forwards)
+            matching.sort(key=_place, reverse=not self.forwards)
             last = group[-1]
             seq = AFTER_LAST_SEQ if self.forwards else 0
             yield ScanBatch(
-                found, ScanPosition(incarnation.number, last.commit_seq or 0, seq), last, unknown
+                matching, ScanPosition(incarnation.number, last.commit_seq or 0, seq), last, unknown
             )
 
-    def _tell(self, reader: ChangeReader, rows: Sequence[TransactionRow]) -> None:
+    def _prepare_reader(self, reader: ChangeReader, rows: Sequence[TransactionRow]) -> None:
         """Give the reader the facts about these transactions; a scan to the end shares no state."""
         reader.of_several = any(row.actors for row in rows)
         if self.enough is None:
@@ -192,26 +206,26 @@ class ChangeScan:
         All are read of the transaction in which the scan goes on, as it has changes that the scan
         passed.
         """
-        here = self.place
+        position = self.place
         if self.enough is None or (
-            here is not None
-            and here.incarnation == incarnation.number
-            and any(row.commit_seq == here.commit_seq for row in by_id.values())
+            position is not None
+            and position.incarnation == incarnation.number
+            and any(row.commit_seq == position.commit_seq for row in by_id.values())
         ):
             return None
-        sign = 1 if self.forwards else -1
-        seqs = {row.id: sign * (row.commit_seq or 0) for row in by_id.values()}
-        return Enough(self.enough, lambda c: (seqs[c.transaction_id], sign * c.seq))
+        direction = 1 if self.forwards else -1
+        seqs = {row.id: direction * (row.commit_seq or 0) for row in by_id.values()}
+        return Enough(self.enough, lambda c: (seqs[c.transaction_id], direction * c.seq))
 
-    def _behind(
-        self, incarnation: Incarnation, found: list[ChangeInTransaction]
+    def _not_passed(
+        self, incarnation: Incarnation, changes: list[ChangeInTransaction]
     ) -> list[ChangeInTransaction]:
         """Return the changes without those that the scan had passed in its first transaction."""
         place = self.place
         if place is None or place.incarnation != incarnation.number:
-            return found
-        behind, here = operator.gt if self.forwards else operator.lt, (place.commit_seq, place.seq)
-        return [pair for pair in found if behind(_place(pair), here)]
+            return changes
+        beyond, start = operator.gt if self.forwards else operator.lt, (place.commit_seq, place.seq)
+        return [pair for pair in changes if beyond(_place(pair), start)]
 
     def _large(
         self, incarnation: Incarnation, row: TransactionRow, reader: ChangeReader
@@ -219,10 +233,10 @@ class ChangeScan:
         first, last, place = 1, last_seq(self._session, row.id), self.place
         if place and place.incarnation == incarnation.number and place.commit_seq == row.commit_seq:
             first, last = (place.seq + 1, last) if self.forwards else (first, place.seq - 1)
-        sign = 1 if self.forwards else -1
+        direction = 1 if self.forwards else -1
 
         def in_order(change: ChangeRow) -> tuple[int, int]:
-            return 0, sign * change.seq
+            return 0, direction * change.seq
 
         while first <= last:
             width = self.batching.window(row)
@@ -233,37 +247,37 @@ class ChangeScan:
                 low, high = max(last - width + 1, first), last
                 last = low - 1
             enough = None if self.enough is None else Enough(self.enough, in_order)
-            self._tell(reader, [row])
+            self._prepare_reader(reader, [row])
             changes, unknown = reader.read([row.id], low, high, enough=enough)
             changes.sort(key=lambda change: change.seq, reverse=not self.forwards)
-            stands = ScanPosition(
+            position = ScanPosition(
                 incarnation.number, row.commit_seq or 0, high if self.forwards else low
             )
-            yield ScanBatch([(row, c) for c in changes], stands, row, [(row, c) for c in unknown])
+            yield ScanBatch([(row, c) for c in changes], position, row, [(row, c) for c in unknown])
 
 
 def before(
-    changes: Iterable[ChangeInTransaction], found: ChangeInTransaction
+    changes: Iterable[ChangeInTransaction], change: ChangeInTransaction
 ) -> list[ChangeInTransaction]:
-    """Return the changes that come before ``found`` in the slot's history."""
-    end = found[0].incarnation_id, *_place(found)
-    return [each for each in changes if (each[0].incarnation_id, *_place(each)) < end]
+    """Return the changes that come before ``change`` in the slot's history."""
+    end = change[0].incarnation_id, *_place(change)
+    return [pair for pair in changes if (pair[0].incarnation_id, *_place(pair)) < end]
 
 
-def _place(found: ChangeInTransaction) -> tuple[int, int]:
-    return found[0].commit_seq or 0, found[1].seq
+def _place(pair: ChangeInTransaction) -> tuple[int, int]:
+    return pair[0].commit_seq or 0, pair[1].seq
 
 
-def _between(stretch: SequenceRanges) -> tuple[str, dict[str, int]]:
+def _ranges_sql(stretch: SequenceRanges) -> tuple[str, dict[str, int]]:
     """Return the ranges of a stretch as SQL; adjacent ones are joined, as each is an index scan."""
-    joined: list[list[int]] = []
+    ranges: list[list[int]] = []
     for low, high in sorted(stretch):
-        if joined and joined[-1][1] + 1 == low:
-            joined[-1][1] = high
+        if ranges and ranges[-1][1] + 1 == low:
+            ranges[-1][1] = high
         else:
-            joined.append([low, high])
-    values: dict[str, int] = {}
-    for number, (low, high) in enumerate(joined):
-        values |= {f"low{number}": low, f"high{number}": high}
-    parts = (f"t.commit_seq BETWEEN %(low{n})s AND %(high{n})s" for n in range(len(joined)))
-    return " OR ".join(parts), values
+            ranges.append([low, high])
+    params: dict[str, int] = {}
+    for number, (low, high) in enumerate(ranges):
+        params |= {f"low{number}": low, f"high{number}": high}
+    conditions = (f"t.commit_seq BETWEEN %(low{n})s AND %(high{n})s" for n in range(len(ranges)))
+    return " OR ".join(conditions), params

@@ -24,6 +24,9 @@ _STRETCH_BLOCKS = 100
 _COLUMNS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
             "S": "snapshots"}  # fmt: skip
 
+#: Places of one incarnation to read together: (first, last) ranges of commit_seq.
+SequenceRanges = list[tuple[int, int]]
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ScanPosition:
@@ -37,17 +40,13 @@ class ScanPosition:
     @classmethod
     def parse(cls, text: str) -> "ScanPosition | None":
         """Read a place from ``1-41-3``; None where the text is none."""
-        match [whole_number(part) for part in text.split("-")]:
+        match [whole_number(number_text) for number_text in text.split("-")]:
             case [int(number), int(commit_seq), int(seq)]:
                 return cls(number, commit_seq, seq)
         return None
 
     def __str__(self) -> str:
         return f"{self.incarnation}-{self.commit_seq}-{self.seq}"
-
-
-#: Places of one incarnation to read together: (first, last) ranges of commit_seq.
-SequenceRanges = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,13 @@ class Blocks:
         """Yield all stretches between ``first`` and ``last`` that may hold something wanted."""
         mark = "SELECT rolled_seq FROM activity_mark WHERE incarnation_id = %s"
         rolled = next((row[0] for row in self.session.rows(mark, [self.incarnation.id])), 0)
-        parts = self._summed(first, min(last, rolled)), self._even(max(first, rolled + 1), last)
+        parts = (
+            self._summed_stretches(first, min(last, rolled)),
+            self._fixed_stretches(max(first, rolled + 1), last),
+        )
         return chain.from_iterable(parts if self.forwards else reversed(parts))
 
-    def _even(self, first: int, last: int) -> Iterator[SequenceRanges]:
+    def _fixed_stretches(self, first: int, last: int) -> Iterator[SequenceRanges]:
         """Yield stretches of a block's length each."""
         if self.forwards:
             for low in range(first, last + 1, BLOCK):
@@ -76,24 +78,24 @@ class Blocks:
             for high in range(last, first - 1, -BLOCK):
                 yield [(max(high - BLOCK + 1, first), high)]
 
-    def _summed(self, first: int, last: int) -> Iterator[SequenceRanges]:
+    def _summed_stretches(self, first: int, last: int) -> Iterator[SequenceRanges]:
         """Yield stretches of blocks that may match, several small ones together."""
         ranges: SequenceRanges = []
         size = 0
         while first <= last:
-            found = self._read(first, last)
-            for block, transactions in found:
+            blocks = self._read(first, last)
+            for block, transactions in blocks:
                 ranges.append((max(first, block * BLOCK), min(last, block * BLOCK + BLOCK - 1)))
                 size += transactions
                 if size >= _STRETCH_TRANSACTIONS or len(ranges) >= _STRETCH_BLOCKS:
                     yield ranges
                     ranges, size = [], 0
-            if len(found) < _BLOCKS_AT_ONCE:
+            if len(blocks) < _BLOCKS_AT_ONCE:
                 break
             if self.forwards:
-                first = (found[-1][0] + 1) * BLOCK
+                first = (blocks[-1][0] + 1) * BLOCK
             else:
-                last = found[-1][0] * BLOCK - 1
+                last = blocks[-1][0] * BLOCK - 1
         if ranges:
             yield ranges
 
@@ -127,5 +129,5 @@ def _touched(wanted: WantedChanges) -> str:
     """Return the condition that a block has wanted operations; empty where all are wanted."""
     if wanted.filter.ops == OPERATIONS and not wanted.where:
         return ""
-    kinds = " + ".join(f"a.{_COLUMNS[op]}" for op in wanted.ops if op != "M")
-    return f"AND {kinds or '0'} > 0"
+    counters = " + ".join(f"a.{_COLUMNS[op]}" for op in wanted.ops if op != "M")
+    return f"AND {counters or '0'} > 0"

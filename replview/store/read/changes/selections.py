@@ -27,9 +27,9 @@ from replview.store.read.transactions.transaction_filter import OPERATIONS
 #: Changes that match, and further ones of which this is unknown, in no order.
 MatchedChanges = tuple[list[ChangeInTransaction], Sequence[ChangeInTransaction]]
 
-_AT_ONCE = 500
+_CHANGES_AT_ONCE = 500
 
-_AT = f"""
+_CHANGES_AT = f"""
     SELECT {CHANGE_COLUMNS}
     FROM unnest(%s::bigint[], %s::int[]) AS w (transaction_id, seq)
     JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq
@@ -41,50 +41,52 @@ def found_at(
 ) -> Iterator[ChangeInTransaction]:
     """Yield the changes at these (transaction, seq), in this order; missing ones are left out."""
     shapes = ShapeCache(session)
-    for start in range(0, len(places), _AT_ONCE):
-        part = places[start : start + _AT_ONCE]
-        ids, seqs = zip(*part, strict=True)
-        read = session.rows(_AT, [list(ids), list(seqs)])
+    for start in range(0, len(places), _CHANGES_AT_ONCE):
+        some_places = places[start : start + _CHANGES_AT_ONCE]
+        ids, seqs = zip(*some_places, strict=True)
+        read = session.rows(_CHANGES_AT, [list(ids), list(seqs)])
         shapes.learn({row[11] for row in read if row[11] is not None})
-        changes = {(each.transaction_id, each.seq): each for each in shapes.rows(read)}
+        changes = {(change.transaction_id, change.seq): change for change in shapes.rows(read)}
         rows = {row.id: row for row in transactions_by_id(session, set(ids))}
-        for place in part:
+        for place in some_places:
             if place in changes and place[0] in rows:
                 yield rows[place[0]], changes[place]
 
 
-def within(portion: MatchedChanges, left: int | None) -> int:
+def within(portion: MatchedChanges, remaining: int | None) -> int:
     """Return how many unknown changes precede the end of what a reader still takes.
 
-    ``left`` is the number of changes it still takes; None: all.
+    ``remaining`` is the number of changes it still takes; None: all.
     """
-    found, unknown = portion
-    if left is None or left > len(found):
+    matching, unknown = portion
+    if remaining is None or remaining > len(matching):
         return len(unknown)
-    return len(before(unknown, found[left - 1])) if left else 0
+    return len(before(unknown, matching[remaining - 1])) if remaining else 0
 
 
 def without_unchanged(
-    session: ReadSession, found: list[ChangeInTransaction], *, asked: object
+    session: ReadSession, changes: list[ChangeInTransaction], *, asked: object
 ) -> tuple[list[ChangeInTransaction], list[ChangeInTransaction]]:
     """Split off the updates that are known to have changed nothing, if ``asked``."""
     if not asked:
-        return found, []
-    before = before_images(session, (change for _, change in found if change.op == "U"))
-    kept: list[ChangeInTransaction] = []
+        return changes, []
+    before = before_images(session, (change for _, change in changes if change.op == "U"))
+    changed: list[ChangeInTransaction] = []
     unchanged: list[ChangeInTransaction] = []
-    for each in found:
-        image = before.get((each[1].transaction_id, each[1].seq))
-        is_same = changed_nothing(each[1], image.image if image else None)
-        (unchanged if is_same else kept).append(each)
-    return kept, unchanged
+    for pair in changes:
+        image = before.get((pair[1].transaction_id, pair[1].seq))
+        is_same = changed_nothing(pair[1], image.image if image else None)
+        (unchanged if is_same else changed).append(pair)
+    return changed, unchanged
 
 
 def undecided_words(number: int) -> str:
     """Return a sentence about changes of which it is unknown whether they match."""
-    left_out, they = ("1 change is", "it") if number == 1 else (f"{number:,} changes are", "they")
+    left_out, pronoun = (
+        ("1 change is", "it") if number == 1 else (f"{number:,} changes are", "they")
+    )
     return (
-        f"{left_out} left out: whether {they} matched is unknown, since the server did not send "
+        f"{left_out} left out: whether {pronoun} matched is unknown, since the server did not send "
         "the value and the changes before do not tell it, or since the value is none of "
         "its column's type as the store knows it"
     )
@@ -109,8 +111,8 @@ class Selection:
         """Read the parameters of an address or the options of a command; never raises."""
         wanted = WantedChanges.from_words(slot, words)
         pairs = {name[4:]: str(words[name]) for name in words if name.startswith("key.")}
-        typed = str(words.get("key") or "")
-        if wanted.trouble or not (pairs or typed):
+        key_text = str(words.get("key") or "")
+        if wanted.trouble or not (pairs or key_text):
             return cls(wanted=wanted, trouble=wanted.trouble)
         tables = wanted.filter.tables
         table = tables_named(session, slot, tables[0]) if len(tables) == 1 else None
@@ -120,7 +122,7 @@ class Selection:
         if reason := table.withheld(session):
             return cls(wanted=wanted, trouble=reason)
         try:
-            key = table.printed(session, pairs or parse_key(typed, table.key_columns))
+            key = table.printed(session, pairs or parse_key(key_text, table.key_columns))
         except KeyProblem as problem:
             return cls(wanted=wanted, trouble=str(problem))
         change = change_name(str(words.get("row") or ""))
@@ -135,7 +137,7 @@ class Selection:
         ``WhereProblem``.
         """
         if self.table is not None and self.key is not None:
-            yield from self._of_row(session, self.table, self.key)
+            yield from self._row_changes(session, self.table, self.key)
             return
         scan = ChangeScan(session, self.wanted, place=after, as_lines=as_lines)
         for batch in scan.batches():
@@ -144,18 +146,20 @@ class Selection:
     def newest(self, session: ReadSession, number: int) -> MatchedChanges:
         """Return the last ``number`` changes, in the order of history."""
         if self.key is not None:
-            return list(chain.from_iterable(some for some, _ in self.found(session)))[-number:], ()
-        found: list[ChangeInTransaction] = []
+            return list(chain.from_iterable(pairs for pairs, _ in self.found(session)))[
+                -number:
+            ], ()
+        changes: list[ChangeInTransaction] = []
         unknown: list[ChangeInTransaction] = []
         batching = Batching(first=min(number * 2 + 100, 2000), most=2000)
         for batch in ChangeScan(session, self.wanted, forwards=False, batching=batching).batches():
-            found += batch.found
+            changes += batch.found
             unknown += batch.unknown
-            if len(found) >= number:
-                earlier = {id(each) for each in before(unknown, found[number - 1])}
-                unknown = [each for each in unknown if id(each) not in earlier]
+            if len(changes) >= number:
+                earlier = {id(pair) for pair in before(unknown, changes[number - 1])}
+                unknown = [pair for pair in unknown if id(pair) not in earlier]
                 break
-        return found[:number][::-1], unknown
+        return changes[:number][::-1], unknown
 
     def more_than(
         self, session: ReadSession, limit: int, *, budget_seconds: float = 0.3
@@ -172,20 +176,20 @@ class Selection:
                 break
         return total if total > limit else None
 
-    def _of_row(
+    def _row_changes(
         self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
     ) -> Iterator[MatchedChanges]:
         """Yield the row's changes, with its truncation last."""
         finder = RowFinder(session, self.wanted.slot, table, table.recorded(session, key))
         places = finder.whole(finder.row(self.change))
-        asked = self.wanted.filter
-        since, until = asked.since_at, asked.until_at
-        found = found_at(session, places)
-        while some := list(islice(found, _AT_ONCE)):
+        filter_ = self.wanted.filter
+        since, until = filter_.since_at, filter_.until_at
+        changes = found_at(session, places)
+        while pairs := list(islice(changes, _CHANGES_AT_ONCE)):
             yield [
                 (row, change)
-                for row, change in some
-                if row.commit_seq is not None and change.op in asked.ops
+                for row, change in pairs
+                if row.commit_seq is not None and change.op in filter_.ops
                 and not (since and row.moment < since) and not (until and row.moment >= until)
             ], ()  # fmt: skip
 

@@ -43,7 +43,8 @@ class RecordWriter:
         if incarnation_id not in self._numbers:
             # The incarnation may have begun after the first read.
             self._numbers = {
-                each.id: each.number for each in incarnations_of(self._session, self._slot.pk)
+                incarnation.id: incarnation.number
+                for incarnation in incarnations_of(self._session, self._slot.pk)
             }
         return self._numbers.get(incarnation_id, 0)
 
@@ -56,22 +57,22 @@ class RecordWriter:
             self._oids = {row[0]: row[1] for row in self._session.rows(sql, [self._slot.pk])}
         return self._oids.get(relation_id)
 
-    def record(self, found: ChangeInTransaction) -> Record:
+    def record(self, pair: ChangeInTransaction) -> Record:
         """Return a change's record."""
-        row, change = found
+        row, change = pair
         shape = change.relation_id, change.version, change.hidden
         if shape not in self._tables:
             self._tables[shape] = table_part(change, self.oid(change.relation_id))
-        part = self._part(row)
+        transaction = self._part(row)
         if row.actors:
-            part = {**part, "actor": row.actor_of(change.seq)}
-        return as_json(change, part, self._tables[shape])
+            transaction = {**transaction, "actor": row.actor_of(change.seq)}
+        return as_json(change, transaction, self._tables[shape])
 
-    def line(self, found: ChangeInTransaction) -> Record | str:
+    def line(self, pair: ChangeInTransaction) -> Record | str:
         """Return a change's record, or the JSON lines of it that the store wrote."""
-        row, change = found
+        row, change = pair
         if change.lines is None:
-            return self.record(found)
+            return self.record(pair)
         head = orjson.dumps(self._part(row))[:-1].decode()
         return head + change.lines.replace("\n,", f"\n{head},")
 
@@ -84,5 +85,7 @@ class RecordWriter:
 
 def last_cursor(session: ReadSession, slot: QueriedSlot) -> StreamCursor | None:
     """Return the end of the slot's history now; None while the slot has no incarnation."""
-    last = max(incarnations_of(session, slot.pk), key=lambda each: each.number, default=None)
+    last = max(
+        incarnations_of(session, slot.pk), key=lambda incarnation: incarnation.number, default=None
+    )
     return None if last is None else StreamCursor(last.number, last.commit_seq)

@@ -42,7 +42,9 @@ def mark_of(value: object) -> str:
         return ""
     if "$erased" in value:
         return erased_words(value)
-    return next((words for mark, words in MARKS.items() if mark in value), "in an unknown form")
+    return next(
+        (description for mark, description in MARKS.items() if mark in value), "in an unknown form"
+    )
 
 
 def erased_words(value: Mapping[str, object]) -> str:

@@ -42,25 +42,25 @@ class WantedChanges:
     @classmethod
     def from_words(cls, slot: QueriedSlot, words: Mapping[str, object]) -> Self:
         """Read the parameters of an address or the options of a command; never raises."""
-        given = dict(words.items())
-        tables = ",".join(str(given[name]) for name in ("tables", "table") if given.get(name))
-        wanted = TransactionFilter.from_words({**given, "tables": tables, "slot": str(slot)})
-        trouble = f"not understood: {', '.join(wanted.misread)}" if wanted.misread else ""
+        params = dict(words.items())
+        tables = ",".join(str(params[name]) for name in ("tables", "table") if params.get(name))
+        filter_ = TransactionFilter.from_words({**params, "tables": tables, "slot": str(slot)})
+        trouble = f"not understood: {', '.join(filter_.misread)}" if filter_.misread else ""
         try:
-            where = ValueFilter.parse(str(given.get("where") or ""))
+            where = ValueFilter.parse(str(params.get("where") or ""))
         except WhereProblem as error:
             where, trouble = ValueFilter(), str(error)
-        number = whole_number(given.get("transaction") or "")
-        return cls(slot=slot, filter=wanted, where=where, transaction_id=number, trouble=trouble)
+        number = whole_number(params.get("transaction") or "")
+        return cls(slot=slot, filter=filter_, where=where, transaction_id=number, trouble=trouble)
 
     def words(self) -> dict[str, str]:
         """Return the parameters that are set, in the form that ``from_words`` reads."""
-        words = self.filter.words() | {"slot": str(self.slot)}
+        parameters = self.filter.words() | {"slot": str(self.slot)}
         if self.where:
-            words["where"] = str(self.where)
+            parameters["where"] = str(self.where)
         if self.transaction_id is not None:
-            words["transaction"] = str(self.transaction_id)
-        return words
+            parameters["transaction"] = str(self.transaction_id)
+        return parameters
 
     @property
     def ops(self) -> str:
@@ -71,8 +71,8 @@ class WantedChanges:
         """Return all shapes of the named tables, or of all tables if none is named; read once."""
         if self._shapes is None:
             names, slot = self.filter.tables, self.slot
-            found = shapes_named(session, slot, names) if names else shapes_of_slot(session, slot)
-            object.__setattr__(self, "_shapes", found)
+            shapes = shapes_named(session, slot, names) if names else shapes_of_slot(session, slot)
+            object.__setattr__(self, "_shapes", shapes)
         return self._shapes or []
 
     def table(self, session: ReadSession) -> tuple[str, str] | None:
@@ -80,8 +80,10 @@ class WantedChanges:
         if len(self.filter.tables) != 1:
             return None
         readings = table_readings(self.filter.tables[0])
-        called = {(shape.schema, shape.table) for shape in self.shapes(session)}
-        return next((each for each in readings if each in called), next(iter(readings), None))
+        recorded_names = {(shape.schema, shape.table) for shape in self.shapes(session)}
+        return next(
+            (name for name in readings if name in recorded_names), next(iter(readings), None)
+        )
 
     def relation_ids(self, session: ReadSession) -> list[int] | None:
         """Return the identifiers of the named tables; None: all tables."""
@@ -100,17 +102,17 @@ def searchable(session: ReadSession, wanted: WantedChanges) -> list[VersionShape
     if visibility.open:
         return shapes
     visibility.learn({shape.relation_id for shape in shapes})
-    seen = [shape for shape in shapes if not visibility.hides(shape.relation_id)]
-    if shapes and (not seen or (wanted.filter.tables and len(seen) < len(shapes))):
+    visible = [shape for shape in shapes if not visibility.hides(shape.relation_id)]
+    if shapes and (not visible or (wanted.filter.tables and len(visible) < len(shapes))):
         hidden = next(shape for shape in shapes if visibility.hides(shape.relation_id))
         raise WhereProblem(f"you have {NO_RIGHT} of {hidden.schema}.{hidden.table}")
-    for shape in seen:
+    for shape in visible:
         masked = visibility.masked(shape.relation_id).intersection(wanted.where.columns)
         if masked & {str(column["name"]) for column in shape.columns}:
             name = f"{min(masked)} of {shape.schema}.{shape.table}"
-            more = "" if wanted.filter.tables else "; name the tables to search"
-            raise WhereProblem(f"{name} is masked: nobody can look for its values{more}")
-    return seen
+            hint = "" if wanted.filter.tables else "; name the tables to search"
+            raise WhereProblem(f"{name} is masked: nobody can look for its values{hint}")
+    return visible
 
 
 def conditions_on_transactions(session: ReadSession, wanted: WantedChanges) -> Conditions:
@@ -125,11 +127,11 @@ def transaction_sql(
     """Return the condition on rows of ``transaction t``, with its parameters."""
     conditions = conditions_on_transactions(session, wanted)
     parts = [conditions.row_sql, "t.state = ANY(%(counted)s)"]
-    values = {**conditions.values, "counted": list(COUNTED)}
+    params = {**conditions.values, "counted": list(COUNTED)}
     if relation_ids is not None:
         parts.append("t.relations ?| %(keys)s")
-        values["keys"] = [str(key) for key in relation_ids]
+        params["keys"] = [str(key) for key in relation_ids]
     if wanted.transaction_id is not None:
         parts.append("t.id = %(transaction_id)s")
-        values["transaction_id"] = wanted.transaction_id
-    return " AND ".join(parts), values
+        params["transaction_id"] = wanted.transaction_id
+    return " AND ".join(parts), params

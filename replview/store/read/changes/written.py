@@ -46,27 +46,31 @@ class StoreLines:
     _known: dict[int, VersionShape] = field(default_factory=dict)
 
     def written(
-        self, session: ReadSession, ids: list[int], rest: str, values: Mapping[str, Any]
+        self, session: ReadSession, ids: list[int], from_sql: str, values: Mapping[str, Any]
     ) -> tuple[list[ChangeRow], list[int]]:
         """Return the transactions whose lines the store wrote, and the identifiers of the others.
 
-        ``rest`` is a statement from its FROM on. Each returned change stands for a transaction,
+        ``from_sql`` is a statement from its FROM on. Each returned change stands for a transaction,
         with ``lines``.
         """
         if not self._known or not session.visibility.open:
             return [], ids
-        more = {**values, "ids": array_text(ids)}
-        shapes = (f"WHEN {each.id:d} THEN {_rest(each, more)}" for each in self._known.values())
+        params = {**values, "ids": array_text(ids)}
+        shapes = (
+            f"WHEN {shape.id:d} THEN {_line_sql(shape, params)}" for shape in self._known.values()
+        )
         line = _LINE.format(shapes=" ".join(shapes))
-        blocks, left = [], []
-        for transaction_id, seq, lines in session.rows(_READ.format(line=line, rest=rest), more):
+        blocks, unwritten = [], []
+        for transaction_id, seq, lines in session.rows(
+            _READ.format(line=line, rest=from_sql), params
+        ):
             # The visibility is checked again: a column may have been masked meanwhile.
             if lines and _MARK not in lines and session.visibility.open:
                 row = transaction_id, seq, "", None, "", *[None] * 10, [], [], False, False, lines
                 blocks.append(ChangeRow._make(row))
             else:
-                left.append(transaction_id)
-        return blocks, left
+                unwritten.append(transaction_id)
+        return blocks, unwritten
 
     def learn(self, shapes: Iterable[VersionShape], masked: Collection[int]) -> None:
         """Note the shapes of changes that the store did not write.
@@ -74,12 +78,12 @@ class StoreLines:
         Shapes with a masked value are left out until a change comes without one: it would be read
         twice.
         """
-        seen = {each.id: each for each in shapes if 0 < len(each.columns) <= _COLUMNS}
-        known = [pair for pair in (seen | self._known).items() if pair[0] not in masked]
-        self._known = dict(known[:_SHAPES])
+        by_id = {shape.id: shape for shape in shapes if 0 < len(shape.columns) <= _COLUMNS}
+        pairs = [pair for pair in (by_id | self._known).items() if pair[0] not in masked]
+        self._known = dict(pairs[:_SHAPES])
 
 
-def _rest(shape: VersionShape, values: dict[str, Any]) -> str:
+def _line_sql(shape: VersionShape, params: dict[str, Any]) -> str:
     """Return SQL that writes the line of a row of this shape from its table on."""
     names = [str(column["name"]) for column in shape.columns]
     key = [name for name in names if name in shape.key_columns]
@@ -87,8 +91,8 @@ def _rest(shape: VersionShape, values: dict[str, Any]) -> str:
              "version": shape.number}  # fmt: skip
 
     def text(value: object) -> str:
-        values[f"p{len(values)}"] = value
-        return f"%(p{len(values) - 1})s"
+        params[f"p{len(params)}"] = value
+        return f"%(p{len(params) - 1})s"
 
     def image(side: str, columns: Sequence[str]) -> str:
         """Return SQL for one side of the change; it is NULL where a column was not sent."""
@@ -97,18 +101,18 @@ def _rest(shape: VersionShape, values: dict[str, Any]) -> str:
                      for begin, name in zip(begins, columns, strict=False))  # fmt: skip
         return " || ".join([*values_of, "'}'"]) if columns else "'{}'"
 
-    mine = "'null'"
+    key_sql = "'null'"
     if shape.key_columns:
-        mine = f"""CASE WHEN c.old IS NULL THEN {image("c.new", shape.key_columns)}
+        key_sql = f"""CASE WHEN c.old IS NULL THEN {image("c.new", shape.key_columns)}
             ELSE {image("c.old", shape.key_columns)} END"""
     only_key = f"c.old_kind::text = 'K' AND c.old - {text(key)}::text[] = '{{}}'"
     not_sent = _json([name for name in names if name not in key])
-    whole = ',"not_sent":[]}\n'
-    deleted = text(f'null,"not_sent":{not_sent}}}\n'), text(f"null{whole}")
-    return f"""{text(f'",{_json(table)[1:-1]},"key":')} || {mine} || ',"old":' || CASE
+    all_sent = ',"not_sent":[]}\n'
+    deleted = text(f'null,"not_sent":{not_sent}}}\n'), text(f"null{all_sent}")
+    return f"""{text(f'",{_json(table)[1:-1]},"key":')} || {key_sql} || ',"old":' || CASE
         WHEN c.old IS NULL THEN 'null' WHEN {only_key} THEN {image("c.old", key)}
         WHEN c.old_kind::text = 'O' THEN {image("c.old", names)} END || ',"new":' || CASE
-        WHEN c.op::text <> 'D' THEN {image("c.new", names)} || {text(whole)}
+        WHEN c.op::text <> 'D' THEN {image("c.new", names)} || {text(all_sent)}
         WHEN c.new IS NULL THEN CASE c.old_kind::text WHEN 'K' THEN {deleted[0]}
             WHEN 'O' THEN {deleted[1]} END END"""
 

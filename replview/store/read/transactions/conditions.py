@@ -34,20 +34,22 @@ ENDED_TIME = "coalesce(t.ended_at, t.stored_at, t.received_at)"
 OPEN_TIME = "CASE WHEN t.state = 'prepared' THEN coalesce(t.prepared_at, t.received_at) ELSE t.received_at END"  # noqa: E501
 
 _CHANGES = "t.inserts + t.updates + t.deletes + t.truncates + t.messages"
-_PLACES = {"I": 0, "U": 1, "D": 2, "T": 3}
+_COUNT_INDEXES = {"I": 0, "U": 1, "D": 2, "T": 3}
 _COUNTERS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages"}
 #: Number of a transaction's first changes whose values are searched for a text.
 TEXT_CHANGES = 200
 
 # The statement resolves table names itself, once, before it reads any row. A name means every table
 # that has had it.
-_NAMED = f"""
+_NAMED_TABLES = f"""
     SELECT r.id FROM relation r JOIN {CHOSEN} ON {is_chosen_sql("r")}
     UNION SELECT v.relation_id FROM relation_version v JOIN {CHOSEN} ON {is_chosen_sql("v")}
 """  # noqa: S608 (our own columns)
-_HOLDING = "SELECT id::text FROM relation WHERE schema || '.' || \"table\" ILIKE %(pattern)s"
-_KEYS = f"ARRAY(SELECT id::text FROM ({_NAMED}) named)"  # noqa: S608
-_OF_ACTOR = (
+_TABLES_WITH_TEXT = (
+    "SELECT id::text FROM relation WHERE schema || '.' || \"table\" ILIKE %(pattern)s"
+)
+_TABLE_KEYS = f"ARRAY(SELECT id::text FROM ({_NAMED_TABLES}) named)"  # noqa: S608
+_ACTOR_ALTERNATIVES = (
     "t.actor = %(actor)s",
     "t.actor IS DISTINCT FROM %(actor)s AND t.actors @> %(actors)s::jsonb",
 )
@@ -105,7 +107,10 @@ class Conditions:
         ``limited`` is the WHERE clause with all conditions, order and limit.
         """
         read = "(SELECT * FROM transaction t WHERE {})".format
-        parts = (read(limited.replace(self.any_way, one)) for one in self.index_alternatives)
+        parts = (
+            read(limited.replace(self.any_way, alternative))
+            for alternative in self.index_alternatives
+        )
         return f"({' UNION ALL '.join(parts)}) t"
 
     @property
@@ -122,154 +127,168 @@ class Conditions:
 
 
 def conditions_of(
-    session: ReadSession, wanted: TransactionFilter, *, time: str = PLACED_TIME
+    session: ReadSession, filter_: TransactionFilter, *, time: str = PLACED_TIME
 ) -> Conditions:
     """Return the filter's conditions; ``time`` is SQL for the moment of the rows they apply to."""
-    limits = text_limits(session, all_tables(session)) if wanted.text else TextLimits()
-    found = limited_conditions(wanted, limits, time=time)
-    if wanted.min_bytes and not session.visibility.open:
+    limits = text_limits(session, all_tables(session)) if filter_.text else TextLimits()
+    conditions = limited_conditions(filter_, limits, time=time)
+    if filter_.min_bytes and not session.visibility.open:
         untold = tables_without_size(session)
-        found.add("NOT t.relations ?| %(untold)s::text[]", untold=untold)
-    return found
+        conditions.add("NOT t.relations ?| %(untold)s::text[]", untold=untold)
+    return conditions
 
 
 def limited_conditions(
-    wanted: TransactionFilter, limits: TextLimits, *, time: str = PLACED_TIME
+    filter_: TransactionFilter, limits: TextLimits, *, time: str = PLACED_TIME
 ) -> Conditions:
     """Return the filter's conditions, with the limits of a text search."""
-    found = Conditions()
-    _indexed(found, wanted)
-    _states(found, wanted)
-    _tables(found, wanted)
-    _sizes(found, wanted)
-    _stretch(found, wanted, time)
-    if wanted.text:
-        _text(found, wanted.text, limits)
-    return found
+    conditions = Conditions()
+    _indexed(conditions, filter_)
+    _states(conditions, filter_)
+    _tables(conditions, filter_)
+    _sizes(conditions, filter_)
+    _time_and_lsn(conditions, filter_, time)
+    if filter_.text:
+        _text(conditions, filter_.text, limits)
+    return conditions
 
 
-def _indexed(found: Conditions, wanted: TransactionFilter) -> None:
+def _indexed(conditions: Conditions, filter_: TransactionFilter) -> None:
     """Add the conditions that have an index with commit_seq as its last column."""
-    for name, none in (("actor", UNKNOWN_ACTOR), ("origin", NO_ORIGIN)):
-        value = getattr(wanted, name)
+    for name, unknown in (("actor", UNKNOWN_ACTOR), ("origin", NO_ORIGIN)):
+        value = getattr(filter_, name)
         if value and name == "actor":
             # The actor may also be that of only some of its changes.
-            named = [{"actor": None if value == none else value}]
-            found.values["actors"] = orjson.dumps(named).decode()
-        if value == none:
-            also = " OR t.actors @> %(actors)s::jsonb" if name == "actor" else ""
-            found.add(f"(t.{name} IS NULL{also})")
+            actors = [{"actor": None if value == unknown else value}]
+            conditions.values["actors"] = orjson.dumps(actors).decode()
+        if value == unknown:
+            or_unknown = " OR t.actors @> %(actors)s::jsonb" if name == "actor" else ""
+            conditions.add(f"(t.{name} IS NULL{or_unknown})")
         elif value:
-            found.index_alternatives = _OF_ACTOR if name == "actor" else found.index_alternatives
-            found.rows.append(found.any_way if name == "actor" else f"t.{name} = %({name})s")
-            found.values[name] = value
-            found.indexed = True
-    if wanted.id:
-        xid = whole_number(wanted.id)
-        found.rows.append(
+            conditions.index_alternatives = (
+                _ACTOR_ALTERNATIVES if name == "actor" else conditions.index_alternatives
+            )
+            conditions.rows.append(
+                conditions.any_way if name == "actor" else f"t.{name} = %({name})s"
+            )
+            conditions.values[name] = value
+            conditions.indexed = True
+    if filter_.id:
+        xid = whole_number(filter_.id)
+        conditions.rows.append(
             "t.gid = %(id)s" if xid is None else "(t.gid = %(id)s OR t.xid = %(xid)s)"
         )
-        found.values |= {"id": wanted.id, "xid": xid}
-        found.by_id = True
-    if wanted.prepared_min:
-        found.add(
+        conditions.values |= {"id": filter_.id, "xid": xid}
+        conditions.by_id = True
+    if filter_.prepared_min:
+        conditions.add(
             "t.gid IS NOT NULL AND t.prepared_at IS NOT NULL AND coalesce(t.commit_time, "
             "t.ended_at, now()) - t.prepared_at >= make_interval(secs => %(prepared_min)s)",
-            prepared_min=wanted.prepared_min,
+            prepared_min=filter_.prepared_min,
         )
-        found.indexed = True
+        conditions.indexed = True
 
 
-def _states(found: Conditions, wanted: TransactionFilter) -> None:
-    if wanted.states:
-        states = sorted(wanted.wanted_states)
-        counted = "SELECT sum((b.states->>s)::bigint) FROM unnest(%(placed)s::text[]) s"
-        found.add("t.state = ANY(%(states)s)", "b.states ?| %(placed)s", counted, states=states,
-                  placed=[state for state in states if state in PLACED_STATES])  # fmt: skip
+def _states(conditions: Conditions, filter_: TransactionFilter) -> None:
+    if filter_.states:
+        states = sorted(filter_.wanted_states)
+        number = "SELECT sum((b.states->>s)::bigint) FROM unnest(%(placed)s::text[]) s"
+        conditions.add("t.state = ANY(%(states)s)", "b.states ?| %(placed)s", number, states=states,
+                       placed=[state for state in states if state in PLACED_STATES])  # fmt: skip
     else:
         # These are hidden. They have no commit_seq, so that blocks need no condition.
-        found.rows.append("t.state NOT IN ('copying', 'discarded')")
+        conditions.rows.append("t.state NOT IN ('copying', 'discarded')")
 
 
-def _tables(found: Conditions, wanted: TransactionFilter) -> None:
+def _tables(conditions: Conditions, filter_: TransactionFilter) -> None:
     """Add the condition that one of the wanted operations was done to one of the wanted tables."""
-    ops = "" if wanted.ops == OPERATIONS else wanted.ops
-    if wanted.tables:
-        found.values |= chosen_values(wanted.tables)
-        _operations_on_tables(found, ops)
+    ops = "" if filter_.ops == OPERATIONS else filter_.ops
+    if filter_.tables:
+        conditions.values |= chosen_values(filter_.tables)
+        _operations_on_tables(conditions, ops)
     elif ops:
-        done = [f"b.{_COUNTERS[one]}" for one in ops if one in _COUNTERS]
-        blocks = [f"{counter} > 0" for counter in done]
-        rows = [f"t.{_COUNTERS[one]} > 0" for one in ops if one in _COUNTERS]
-        plain = f"(t.state <> 'snapshot' AND ({' OR '.join(rows) or 'false'}))"
+        counters = [f"b.{_COUNTERS[op]}" for op in ops if op in _COUNTERS]
+        blocks = [f"{counter} > 0" for counter in counters]
+        rows = [f"t.{_COUNTERS[op]} > 0" for op in ops if op in _COUNTERS]
+        row = f"(t.state <> 'snapshot' AND ({' OR '.join(rows) or 'false'}))"
         if "S" in ops:
-            plain = f"({plain} OR t.state = 'snapshot')"
+            row = f"({row} OR t.state = 'snapshot')"
             blocks.append("b.states ? 'snapshot'")
-        number = "" if "S" in ops else f"least({' + '.join(done)}, b.transactions)"
-        found.add(plain, f"({' OR '.join(blocks)})", number)
+        number = "" if "S" in ops else f"least({' + '.join(counters)}, b.transactions)"
+        conditions.add(row, f"({' OR '.join(blocks)})", number)
 
 
-def _operations_on_tables(found: Conditions, ops: str) -> None:
-    counters = [_COUNTERS[one] for one in ops if one in _PLACES] + ["snapshots"] * ("S" in ops)
-    done = f" AND ({' OR '.join(f'a.{name} > 0' for name in counters) or 'false'})" if ops else ""
-    block = (
-        f"EXISTS (SELECT FROM relation_activity a WHERE a.relation_id IN ({_NAMED})"
-        f" AND a.incarnation_id = b.incarnation_id AND a.block = b.block{done})"
+def _operations_on_tables(conditions: Conditions, ops: str) -> None:
+    counters = [_COUNTERS[op] for op in ops if op in _COUNT_INDEXES] + ["snapshots"] * ("S" in ops)
+    is_done = (
+        f" AND ({' OR '.join(f'a.{counter} > 0' for counter in counters) or 'false'})"
+        if ops
+        else ""
     )
-    rows_done = f"least(sum(a.transactions), sum({' + '.join(f'a.{one}' for one in counters)}))"
+    block = (
+        f"EXISTS (SELECT FROM relation_activity a WHERE a.relation_id IN ({_NAMED_TABLES})"
+        f" AND a.incarnation_id = b.incarnation_id AND a.block = b.block{is_done})"
+    )
+    number_done = (
+        f"least(sum(a.transactions), sum({' + '.join(f'a.{column}' for column in counters)}))"
+    )
     number = (
-        f"SELECT {rows_done if counters else 'sum(a.transactions)'} FROM relation_activity a"  # noqa: S608 (of constants)
-        f" WHERE a.relation_id IN ({_NAMED})"
+        f"SELECT {number_done if counters else 'sum(a.transactions)'} FROM relation_activity a"  # noqa: S608 (of constants)
+        f" WHERE a.relation_id IN ({_NAMED_TABLES})"
         " AND a.incarnation_id = b.incarnation_id AND a.block = b.block"
     )
-    touched = f"t.relations ?| {_KEYS}"
+    touched = f"t.relations ?| {_TABLE_KEYS}"
     if not ops:
-        found.add(touched, block, number)
+        conditions.add(touched, block, number)
         return
-    rows = [f"(t.relations->k.key->>{_PLACES[one]})::bigint > 0" for one in ops if one in _PLACES]
+    rows = [
+        f"(t.relations->k.key->>{_COUNT_INDEXES[op]})::bigint > 0"
+        for op in ops
+        if op in _COUNT_INDEXES
+    ]
     snapshots = " OR t.state = 'snapshot'" if "S" in ops else ""
     row = (
-        f"{touched} AND (t.state <> 'snapshot' AND EXISTS (SELECT FROM unnest({_KEYS}) k (key)"
-        f" WHERE {' OR '.join(rows) or 'false'})"
+        f"{touched} AND (t.state <> 'snapshot' AND EXISTS (SELECT"
+        f" FROM unnest({_TABLE_KEYS}) k (key) WHERE {' OR '.join(rows) or 'false'})"
         f"{snapshots})"
     )
-    found.add(row, block, number)
+    conditions.add(row, block, number)
 
 
-def _sizes(found: Conditions, wanted: TransactionFilter) -> None:
-    if least := wanted.min_changes:
+def _sizes(conditions: Conditions, filter_: TransactionFilter) -> None:
+    if least := filter_.min_changes:
         row, block = f"{_CHANGES} >= %(min_changes)s", "b.max_changes >= %(min_changes)s"
-        found.add(row, block, "1", min_changes=least)
-    if least := wanted.min_bytes:
+        conditions.add(row, block, "1", min_changes=least)
+    if least := filter_.min_bytes:
         row, block = "t.size_bytes >= %(min_bytes)s", "b.max_size_bytes >= %(min_bytes)s"
-        found.add(row, block, "1", min_bytes=least)
+        conditions.add(row, block, "1", min_bytes=least)
 
 
-def _stretch(found: Conditions, wanted: TransactionFilter, time: str) -> None:
+def _time_and_lsn(conditions: Conditions, filter_: TransactionFilter, time: str) -> None:
     """Add the bounds of time and LSN. A block that crosses a bound counts as holding no match."""
-    for name, value, row, sign, reaches, within in (
-        ("since", wanted.since_at, time, ">=", "last_time", "first_time"),
-        ("until", wanted.until_at, time, "<", "first_time", "last_time"),
-        ("from_lsn", wanted.from_lsn, PLACED_LSN, ">=", "last_lsn", "first_lsn"),
-        ("to_lsn", wanted.to_lsn, PLACED_LSN, "<=", "first_lsn", "last_lsn"),
+    for name, value, row, comparison, reaches, within in (
+        ("since", filter_.since_at, time, ">=", "last_time", "first_time"),
+        ("until", filter_.until_at, time, "<", "first_time", "last_time"),
+        ("from_lsn", filter_.from_lsn, PLACED_LSN, ">=", "last_lsn", "first_lsn"),
+        ("to_lsn", filter_.to_lsn, PLACED_LSN, "<=", "first_lsn", "last_lsn"),
     ):
         if value is None:
             continue
-        bound = f"{sign} %({name})s"
+        bound = f"{comparison} %({name})s"
         block = f"b.{reaches} {bound}"
         if is_lsn := isinstance(value, LSN):
             block = f"({block} OR b.states ? 'snapshot')"
-        whole = f"CASE WHEN b.{within} {bound} THEN b.transactions ELSE 0 END"
-        found.add(f"{row} {bound}", block, whole, **{name: str(value) if is_lsn else value})
+        number = f"CASE WHEN b.{within} {bound} THEN b.transactions ELSE 0 END"
+        conditions.add(f"{row} {bound}", block, number, **{name: str(value) if is_lsn else value})
 
 
-def _text(found: Conditions, text: str, limits: TextLimits) -> None:
+def _text(conditions: Conditions, text: str, limits: TextLimits) -> None:
     """Add the search for a text in names, and in values of a transaction's first changes."""
     names = " OR ".join(
         f"{name} ILIKE %(pattern)s"
         for name in ("t.gid", "t.actor", "t.origin", "t.xid::text", "t.commit_lsn::text")
     )
-    named = (
+    actor_matches = (
         "EXISTS (SELECT FROM jsonb_array_elements(t.actors) e"
         " WHERE e ->> 'actor' ILIKE %(pattern)s)"
     )
@@ -277,9 +296,9 @@ def _text(found: Conditions, text: str, limits: TextLimits) -> None:
         f"EXISTS (SELECT FROM change c WHERE c.transaction_id = t.id AND c.seq <= {TEXT_CHANGES}"
         f" AND {limits.holds_text} AND {NOT_ABORTED})"
     )
-    found.add(
-        f"({names} OR {named} OR t.relations ?| ARRAY({_HOLDING}) OR {in_values})",
+    conditions.add(
+        f"({names} OR {actor_matches} OR t.relations ?| ARRAY({_TABLES_WITH_TEXT}) OR {in_values})",
         pattern=pattern_of(text),
         **limits.parameters,
     )
-    found.reads_values = True
+    conditions.reads_values = True

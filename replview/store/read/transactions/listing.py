@@ -35,7 +35,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _END = dt.datetime(9000, 1, 1, tzinfo=dt.UTC)
 #: A time that no transaction reaches, in microseconds since 1970.
 _END_US = 250_000_000_000_000_000
-_LONGEST = 4000
+_LONGEST_CURSOR = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,10 @@ class ListCursor:
 
     def __str__(self) -> str:
         parts = [f"c{key}.{seq}" for key, seq in sorted(self.seqs.items())]
-        parts += [f"e{key}.{_moment(at)}" for key, at in sorted(self.ended.items())]
-        parts += [] if self.open is None else [f"o{_moment(self.open)}"]
+        parts += [
+            f"e{key}.{_position_text(position)}" for key, position in sorted(self.ended.items())
+        ]
+        parts += [] if self.open is None else [f"o{_position_text(self.open)}"]
         return "_".join(parts)
 
     @classmethod
@@ -67,7 +69,7 @@ class ListCursor:
         seqs: dict[int, int] = {}
         ended: dict[int, TimePosition] = {}
         open_: TimePosition | None = None
-        if len(text) > _LONGEST or not text.isascii():
+        if len(text) > _LONGEST_CURSOR or not text.isascii():
             raise ValueError("not a cursor")
         for part in text.split("_"):
             kind, numbers = part[:1], [int(number) for number in part[1:].split(".")]
@@ -87,10 +89,10 @@ class ListCursor:
 
 def cursor_at_time(session: ReadSession, moment: dt.datetime, slot: str = "") -> ListCursor:
     """Return the cursor of the list that begins with the last transaction at or before a moment."""
-    found = history_places.last_seqs_at_time(session, slot, moment)
-    place = (min(max(moment, _EPOCH), _END) + _MICROSECOND, 0)
+    seqs = history_places.last_seqs_at_time(session, slot, moment)
+    position = (min(max(moment, _EPOCH), _END) + _MICROSECOND, 0)
     return ListCursor(
-        {key: seq + 1 for key, seq in found.items()}, dict.fromkeys(found, place), place
+        {key: seq + 1 for key, seq in seqs.items()}, dict.fromkeys(seqs, position), position
     )
 
 
@@ -99,19 +101,19 @@ def cursor_at_lsn(session: ReadSession, lsn: LSN, slot: str = "") -> ListCursor:
 
     It applies to incarnations that reach the LSN.
     """
-    found = history_places.first_seqs_from_lsn(session, slot, lsn)
-    return ListCursor(seqs={key: seq + 1 for key, seq in found.items()})
+    seqs = history_places.first_seqs_from_lsn(session, slot, lsn)
+    return ListCursor(seqs={key: seq + 1 for key, seq in seqs.items()})
 
 
 def cursor_at_beginning(session: ReadSession, slot: str = "") -> ListCursor:
     """Return the cursor before all transactions: reading backwards from it yields the oldest."""
-    ids = [each.id for each in history_places.incarnation_places(session, slot)]
-    place = (_EPOCH, 0)
-    return ListCursor(dict.fromkeys(ids, 1), dict.fromkeys(ids, place), place)
+    ids = [incarnation.id for incarnation in history_places.incarnation_places(session, slot)]
+    position = (_EPOCH, 0)
+    return ListCursor(dict.fromkeys(ids, 1), dict.fromkeys(ids, position), position)
 
 
-def _moment(at: TimePosition) -> str:
-    return f"{(at[0] - _EPOCH) // _MICROSECOND}.{at[1]}"
+def _position_text(position: TimePosition) -> str:
+    return f"{(position[0] - _EPOCH) // _MICROSECOND}.{position[1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class TransactionListPage:
 
 def find_transactions(
     session: ReadSession,
-    wanted: TransactionFilter,
+    filter_: TransactionFilter,
     *,
     cursor: ListCursor | None = None,
     backwards: bool = False,
@@ -151,22 +153,24 @@ def find_transactions(
     """
     deadline = time.monotonic() + budget_seconds
     reader = TransactionReader(
-        session, wanted, backwards=backwards, limit=limit, tables_most=tables_most
+        session, filter_, backwards=backwards, limit=limit, tables_most=tables_most
     )
-    at = cursor or ListCursor()
-    candidates = reader.incarnations(at.seqs)
-    found = [each.incarnation for each in candidates]
-    streams = _streams(reader, candidates, wanted.wanted_states, at)
+    start = cursor or ListCursor()
+    candidates = reader.incarnations(start.seqs)
+    incarnations = [candidate.incarnation for candidate in candidates]
+    streams = _streams(reader, candidates, filter_.wanted_states, start)
     rows, complete = _merge(reader, streams, limit, deadline)
-    more = any(stream.rows or not stream.exhausted for stream in streams)
-    there = _cursor(at, streams) if more else None
+    has_more = any(stream.rows or not stream.exhausted for stream in streams)
+    end = _cursor(start, streams) if has_more else None
     return TransactionListPage(
         rows=rows[::-1] if backwards else rows,
-        older=at if backwards else there,
-        newer=there if backwards else cursor,
+        older=start if backwards else end,
+        newer=end if backwards else cursor,
         searched_back_to=None if complete else _searched(session, streams),
         complete=complete,
-        slots={each.id: (each.slot, each.number) for each in found},
+        slots={
+            incarnation.id: (incarnation.slot, incarnation.number) for incarnation in incarnations
+        },
         tables=reader.tables,
     )
 
@@ -175,24 +179,24 @@ def _streams(
     reader: TransactionReader,
     candidates: Sequence[FoundIncarnation],
     states: frozenset[str],
-    at: ListCursor,
+    cursor: ListCursor,
 ) -> list[Stream]:
     """Return the streams that a page merges: each incarnation's commits and ends, and open ones."""
     backwards = reader.backwards
     streams: list[Stream] = []
-    for rank, found in enumerate(reversed(candidates), start=1):
-        incarnation = found.incarnation
+    for rank, candidate in enumerate(reversed(candidates), start=1):
+        incarnation = candidate.incarnation
         if states.intersection(PLACED_STATES):
-            placed = PlacedStream(backwards, 2 * rank, incarnation, at.seqs.get(incarnation.id))
+            placed = PlacedStream(backwards, 2 * rank, incarnation, cursor.seqs.get(incarnation.id))
             placed.begin(reads_values=reader.placed.reads_values, indexed=reader.placed.indexed)
-            reader.set_blocks(placed, found)
+            reader.set_blocks(placed, candidate)
             streams.append(placed)
         if states.intersection(ENDED_STATES):
-            ended = at.ended.get(incarnation.id)
+            ended = cursor.ended.get(incarnation.id)
             streams.append(UnplacedStream(backwards, 2 * rank + 1, incarnation, ended))
-    reader.open_incarnations = [found.incarnation.id for found in candidates]
+    reader.open_incarnations = [candidate.incarnation.id for candidate in candidates]
     if states.intersection(OPEN_STATES) and candidates:
-        streams.append(UnplacedStream(backwards, 2 * len(candidates) + 2, None, at.open))
+        streams.append(UnplacedStream(backwards, 2 * len(candidates) + 2, None, cursor.open))
     return streams
 
 

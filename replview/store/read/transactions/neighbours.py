@@ -37,7 +37,7 @@ _MARKS = f"""
 """  # noqa: S608 (of constants)
 # The ranges of a search are tried in order by coalesce(), which stops at the first one that finds a
 # row.
-_FOUND = """(SELECT jsonb_build_array(id, xid, gid, state, commit_seq) FROM transaction
+_NEAREST = """(SELECT jsonb_build_array(id, xid, gid, state, commit_seq) FROM transaction
      WHERE incarnation_id = %s AND commit_seq BETWEEN %s AND %s AND relations ? %s
      ORDER BY commit_seq {order} LIMIT 1)"""
 
@@ -47,7 +47,7 @@ class Neighbour:
     """A transaction before or after another."""
 
     id: int
-    #: Its gid, else its xid, else its state and commit_seq.
+    #: The gid, else the xid, else the state and commit_seq.
     name: str
 
 
@@ -65,8 +65,8 @@ def neighbours_of(
     session: ReadSession, incarnation_id: int, commit_seq: int, relation_id: int
 ) -> Neighbours:
     """Return the nearest transactions of the same incarnation that touched the table."""
-    wanted = {"incarnation": incarnation_id, "seq": commit_seq, "relation": relation_id}
-    [(rolled, earlier, later, last)] = session.rows(_MARKS, wanted)
+    mark_params = {"incarnation": incarnation_id, "seq": commit_seq, "relation": relation_id}
+    [(rolled, earlier, later, last)] = session.rows(_MARKS, mark_params)
     block = commit_seq // _BLOCK
     # Search the rest of this block first, then the nearest block with changes of the table, and
     # last the places that are not in the sums yet.
@@ -74,20 +74,20 @@ def neighbours_of(
     before, after = [(low, commit_seq - 1)], list[tuple[int, int]]()
     cut_before = commit_seq > rolled and low > rolled + 1
     if earlier is not None and not cut_before:
-        before.append(_places(earlier))
+        before.append(_block_range(earlier))
     if commit_seq < rolled:
         after.append((commit_seq + 1, block * _BLOCK + _BLOCK - 1))
         if later is not None:
-            after.append(_places(later))
+            after.append(_block_range(later))
     tail = max(commit_seq, rolled)
     after.append((tail + 1, tail + _MOST_READ))
-    sides: list[str] = []
-    values: list[int | str] = []
+    expressions: list[str] = []
+    params: list[int | str] = []
     for ranges, order in ((before, "DESC"), (after, "ASC")):
-        sides.append(f"coalesce({', '.join([_FOUND.format(order=order)] * len(ranges))})")
+        expressions.append(f"coalesce({', '.join([_NEAREST.format(order=order)] * len(ranges))})")
         for first, end in ranges:
-            values += [incarnation_id, first, end, str(relation_id)]
-    [(previous, following)] = session.rows(f"SELECT {', '.join(sides)}", values)
+            params += [incarnation_id, first, end, str(relation_id)]
+    [(previous, following)] = session.rows(f"SELECT {', '.join(expressions)}", params)
     no_next = following is None and last > tail + _MOST_READ
     no_previous = previous is None and cut_before
     return Neighbours(_neighbour(previous), _neighbour(following), no_previous, no_next)
@@ -109,11 +109,11 @@ def versions_around(
     before = neighbours_of(session, incarnation_id, seq + 1, relation_id).previous
     after = neighbours_of(session, incarnation_id, seq, relation_id).next
     sql = "SELECT version_id FROM change WHERE transaction_id = %s AND relation_id = %s ORDER BY "
-    found: list[int | None] = []
-    for side, order in ((before, "seq DESC LIMIT 1"), (after, "seq LIMIT 1")):
-        rows = session.rows(sql + order, [side.id, relation_id]) if side else []
-        found.append(rows[0][0] if rows else None)
-    return found[0], found[1]
+    versions: list[int | None] = []
+    for neighbour, order in ((before, "seq DESC LIMIT 1"), (after, "seq LIMIT 1")):
+        rows = session.rows(sql + order, [neighbour.id, relation_id]) if neighbour else []
+        versions.append(rows[0][0] if rows else None)
+    return versions[0], versions[1]
 
 
 def is_touched_at(
@@ -138,11 +138,14 @@ def _last_seq(
     if not isinstance(at, LSN):
         return places.last_seqs_at_time(session, str(slot), at).get(incarnation_id, 0)
     later = places.first_seqs_from_lsn(session, str(slot), LSN(at + 1)).get(incarnation_id)
-    ends = {each.id: each.commit_seq for each in places.incarnations_of(session, slot.pk)}
+    ends = {
+        incarnation.id: incarnation.commit_seq
+        for incarnation in places.incarnations_of(session, slot.pk)
+    }
     return ends.get(incarnation_id, 0) if later is None else later - 1
 
 
-def _places(block: int) -> tuple[int, int]:
+def _block_range(block: int) -> tuple[int, int]:
     return block * _BLOCK, block * _BLOCK + _BLOCK - 1
 
 

@@ -116,8 +116,8 @@ def time_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> dt.datet
     if not places:
         return None
     incarnations, seqs = zip(*places, strict=True)
-    at: dt.datetime | None = session.rows(_TIME_AT, [list(incarnations), list(seqs)])[0][0]
-    return at
+    latest: dt.datetime | None = session.rows(_TIME_AT, [list(incarnations), list(seqs)])[0][0]
+    return latest
 
 
 class TransactionReader:
@@ -126,20 +126,20 @@ class TransactionReader:
     def __init__(
         self,
         session: ReadSession,
-        wanted: TransactionFilter,
+        filter_: TransactionFilter,
         *,
         backwards: bool,
         limit: int,
         tables_most: int = 0,
     ) -> None:
-        self._session, self.wanted = session, wanted
+        self._session, self.wanted = session, filter_
         #: Tables of each listed slot, up to ``tables_most``: ``{relation id: (schema, table)}``.
         self.tables: dict[int, tuple[str, str]] = {}
         self._tables_most = tables_most
         self.backwards, self.limit = backwards, limit
-        self.placed = conditions_of(session, wanted)
-        self._ended = conditions_of(session, wanted, time=ENDED_TIME)
-        self._open = conditions_of(session, wanted, time=OPEN_TIME)
+        self.placed = conditions_of(session, filter_)
+        self._ended = conditions_of(session, filter_, time=ENDED_TIME)
+        self._open = conditions_of(session, filter_, time=OPEN_TIME)
         self._direction = "ASC" if backwards else "DESC"
         if self.placed.by_id:
             for conditions in (self.placed, self._ended, self._open):
@@ -150,19 +150,21 @@ class TransactionReader:
         blocks = "SELECT NULL::bigint[] WHERE false"
         if self.placed.searches:
             cut = f"c.cut / {BLOCK}"
-            side = f"b.block >= {cut}" if self.backwards else f"(c.cut IS NULL OR b.block <= {cut})"
+            reach = (
+                f"b.block >= {cut}" if self.backwards else f"(c.cut IS NULL OR b.block <= {cut})"
+            )
             blocks = _BLOCKS.format(
-                side=side, number=self.placed.number_sql, conditions=self.placed.block_sql,
+                side=reach, number=self.placed.number_sql, conditions=self.placed.block_sql,
                 direction=self._direction,
             )  # fmt: skip
         by_id = self.placed.by_id and "ids" not in self.placed.values
-        values = {
+        params = {
             "id": None, "xid": None, **self.placed.values, "tables_most": self._tables_most,
             **scope(self._session, self.wanted.slot), "cut_incarnations": list(cuts),
             "cuts": list(cuts.values()), "blocks_limit": _BLOCKS_LIMIT,
         }  # fmt: skip
         sql = _INCARNATIONS.format(blocks=blocks, by_id=str(by_id).lower())
-        rows = self._session.rows(sql, values)
+        rows = self._session.rows(sql, params)
         for *_, tables in rows:
             self.tables |= {int(pk): (schema, table) for pk, schema, table in tables or ()}
         self._tables_most = 0
@@ -175,66 +177,78 @@ class TransactionReader:
             for row in rows
         ]
 
-    def set_blocks(self, stream: PlacedStream, found: FoundIncarnation) -> None:
+    def set_blocks(self, stream: PlacedStream, candidate: FoundIncarnation) -> None:
         """Give a stream the blocks to read: its candidates, and all that are not in the sums."""
         if not self.placed.searches:
             return
         stream.searches = True
-        loose_first = next_block(stream.incarnation.rolled_seq)
-        first = max(loose_first, stream.low // BLOCK)
-        loose = range(first, stream.high // BLOCK + 1) if stream.low <= stream.high else range(0)
-        summed = [block for block, _ in found.blocks if block < loose_first]
-        stream.expected = {block: float(n) for block, n in found.blocks if n is not None}
-        stream.blocks_cut = len(found.blocks) >= _BLOCKS_LIMIT
+        first_unsummed = next_block(stream.incarnation.rolled_seq)
+        first = max(first_unsummed, stream.low // BLOCK)
+        unsummed = range(first, stream.high // BLOCK + 1) if stream.low <= stream.high else range(0)
+        summed = [block for block, _ in candidate.blocks if block < first_unsummed]
+        stream.expected = {block: float(n) for block, n in candidate.blocks if n is not None}
+        stream.blocks_cut = len(candidate.blocks) >= _BLOCKS_LIMIT
         if not self.backwards:
-            stream.blocks.extend([*reversed(loose), *summed])
+            stream.blocks.extend([*reversed(unsummed), *summed])
         else:
             stream.blocks.extend(summed)
             if not stream.blocks_cut:
-                stream.blocks.extend(loose)
+                stream.blocks.extend(unsummed)
         stream.settle()
 
     def _more_blocks(self, streams: Sequence[PlacedStream]) -> None:
         """Give the next candidate blocks to streams whose list of them was cut off."""
-        spent = {one.incarnation.id: one for one in streams if one.searches and not one.blocks}
-        if spent:
-            for found in self.incarnations({key: one.next_cut for key, one in spent.items()}):
-                if found.incarnation.id in spent:
-                    self.set_blocks(spent[found.incarnation.id], found)
+        by_id = {
+            stream.incarnation.id: stream
+            for stream in streams
+            if stream.searches and not stream.blocks
+        }
+        if by_id:
+            for candidate in self.incarnations(
+                {key: stream.next_cut for key, stream in by_id.items()}
+            ):
+                if candidate.incarnation.id in by_id:
+                    self.set_blocks(by_id[candidate.incarnation.id], candidate)
 
     def fill(self, streams: Sequence[Stream]) -> None:
         """Read rows for all streams that need some, by one statement."""
-        placed = [one for one in streams if isinstance(one, PlacedStream)]
-        unplaced = [one for one in streams if isinstance(one, UnplacedStream)]
-        ended = [one for one in unplaced if one.incarnation is not None]
-        opened = [one for one in unplaced if one.incarnation is None]
-        self._more_blocks(placed)
+        placed_streams = [stream for stream in streams if isinstance(stream, PlacedStream)]
+        unplaced = [stream for stream in streams if isinstance(stream, UnplacedStream)]
+        ended_streams = [stream for stream in unplaced if stream.incarnation is not None]
+        open_streams = [stream for stream in unplaced if stream.incarnation is None]
+        self._more_blocks(placed_streams)
         # Aim at a little more than a page, as the expected numbers are rough.
-        wanted = self.limit + self.limit // 2 + 5
-        plans = [(stream, ranges) for stream in placed if (ranges := stream.next_ranges(wanted))]
+        row_target = self.limit + self.limit // 2 + 5
+        plans = [
+            (placed_stream, ranges)
+            for placed_stream in placed_streams
+            if (ranges := placed_stream.next_ranges(row_target))
+        ]
         parts: list[str] = []
-        values: dict[str, Any] = {"limit": self.limit + 1}
+        params: dict[str, Any] = {"limit": self.limit + 1}
         if plans:
-            parts.append(self._part(_PLACED, self.placed, PLACED_TIME, values))
-            values |= _range_values(plans)
-        if ended:
-            parts.append(self._part(_ENDED, self._ended, ENDED_TIME, values))
-            places = [one.at or self._end for one in ended]
-            values["ended_incarnations"] = [one.incarnation.id for one in ended if one.incarnation]
-            values["ended_at"] = [place[0] for place in places]
-            values["ended_ids"] = [place[1] for place in places]
-        if opened:
-            parts.append(self._part(_OPEN, self._open, OPEN_TIME, values))
-            place = opened[0].at or self._end
-            values |= {"open_at": place[0], "open_id": place[1]}
-            values["open_incarnations"] = self.open_incarnations
+            parts.append(self._part(_PLACED, self.placed, PLACED_TIME, params))
+            params |= _range_values(plans)
+        if ended_streams:
+            parts.append(self._part(_ENDED, self._ended, ENDED_TIME, params))
+            positions = [stream.at or self._end for stream in ended_streams]
+            params["ended_incarnations"] = [
+                stream.incarnation.id for stream in ended_streams if stream.incarnation
+            ]
+            params["ended_at"] = [position[0] for position in positions]
+            params["ended_ids"] = [position[1] for position in positions]
+        if open_streams:
+            parts.append(self._part(_OPEN, self._open, OPEN_TIME, params))
+            position = open_streams[0].at or self._end
+            params |= {"open_at": position[0], "open_id": position[1]}
+            params["open_incarnations"] = self.open_incarnations
         if not parts:
             return
         started = time.monotonic()
-        found = self._session.rows(" UNION ALL ".join(f"({part})" for part in parts), values)
-        self._hand_out(found, plans, ended, opened)
-        for stream in placed:
-            stream.pace(time.monotonic() - started)
+        rows = self._session.rows(" UNION ALL ".join(f"({part})" for part in parts), params)
+        self._hand_out(rows, plans, ended_streams, open_streams)
+        for placed_stream in placed_streams:
+            placed_stream.pace(time.monotonic() - started)
 
     #: Incarnations whose open transactions are listed.
     open_incarnations: list[int]
@@ -257,32 +271,41 @@ class TransactionReader:
         self,
         rows: list[tuple[Any, ...]],
         plans: list[tuple[PlacedStream, list[SequenceRange]]],
-        ended: list[UnplacedStream],
-        opened: list[UnplacedStream],
+        ended_streams: list[UnplacedStream],
+        open_streams: list[UnplacedStream],
     ) -> None:
         """Give each stream its rows in its order, which a UNION ALL does not promise."""
         by_number: dict[int, list[tuple[dt.datetime, dt.datetime, TransactionRow]]] = {}
         learn_touched(rows, self._session.visibility, before=3)
-        for number, at, mark, *values in rows:
+        for number, moment, mark, *values in rows:
             row = transaction_of(values, self._session.visibility)
-            by_number.setdefault(number, []).append((at, mark, row))
+            by_number.setdefault(number, []).append((moment, mark, row))
         number = 0
         for stream, ranges in plans:
-            found = []
+            rows_of_ranges = []
             for _ in ranges:
                 number += 1
-                part = [(at, row) for at, _, row in by_number.get(number, ())]
-                part.sort(key=lambda one: one[1].commit_seq or 0, reverse=not self.backwards)
-                found.append(part)
-            stream.take(ranges, found, self.limit + 1)
-        unplaced = [(-place, stream) for place, stream in enumerate(ended, start=1)]
-        for place, one in (*unplaced, *((0, one) for one in opened)):
-            mine = by_number.get(place, [])
-            mine.sort(key=lambda row: (row[1], row[2].id), reverse=not self.backwards)
-            one.take(mine, self.limit + 1)
+                range_rows = [(moment, row) for moment, _, row in by_number.get(number, ())]
+                range_rows.sort(
+                    key=lambda pair: pair[1].commit_seq or 0, reverse=not self.backwards
+                )
+                rows_of_ranges.append(range_rows)
+            stream.take(ranges, rows_of_ranges, self.limit + 1)
+        unplaced = [(-key, stream) for key, stream in enumerate(ended_streams, start=1)]
+        for key, unplaced_stream in (
+            *unplaced,
+            *((0, unplaced_stream) for unplaced_stream in open_streams),
+        ):
+            stream_rows = by_number.get(key, [])
+            stream_rows.sort(key=lambda row: (row[1], row[2].id), reverse=not self.backwards)
+            unplaced_stream.take(stream_rows, self.limit + 1)
 
 
 def _range_values(plans: list[tuple[PlacedStream, list[SequenceRange]]]) -> dict[str, list[int]]:
-    ranges = [(stream.incarnation.id, *one) for stream, found in plans for one in found]
+    ranges = [
+        (stream.incarnation.id, *bounds)
+        for stream, stream_ranges in plans
+        for bounds in stream_ranges
+    ]
     columns = map(list, zip(*ranges, strict=True))
     return dict(zip(("incarnations", "lows", "highs"), columns, strict=True))

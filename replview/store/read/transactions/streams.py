@@ -23,7 +23,7 @@ FIRST_CHUNK = 16 * BLOCK
 FIRST_CHUNK_OF_VALUES = 500
 _LARGEST_CHUNK = 1000 * BLOCK
 SMALLEST_CHUNK = 50
-_WANTED_SECONDS = 0.06
+_TARGET_SECONDS = 0.06
 #: Ranges that one statement reads at most.
 _RANGES = 200
 #: Places that may be read beyond a chunk to fill the page, where the content of blocks is known.
@@ -51,12 +51,12 @@ class Stream:
         """Remove and return the next row."""
         return self.rows.popleft()[1]
 
-    def _keep(self, found: list[tuple[dt.datetime, TransactionRow]]) -> None:
+    def _append(self, rows: list[tuple[dt.datetime, TransactionRow]]) -> None:
         """Add rows; read backwards, a row gets no later time than the rows newer than it."""
         if self.backwards:
-            moments = list(accumulate((at for at, _ in reversed(found)), min))[::-1]
-            found = [(at, row) for at, (_, row) in zip(moments, found, strict=True)]
-        self.rows.extend(found)
+            moments = list(accumulate((moment for moment, _ in reversed(rows)), min))[::-1]
+            rows = [(moment, row) for moment, (_, row) in zip(moments, rows, strict=True)]
+        self.rows.extend(rows)
 
 
 @dataclass(slots=True, eq=False)
@@ -93,60 +93,60 @@ class PlacedStream(Stream):
         elif indexed:
             self.chunk = 12 * FIRST_CHUNK
 
-    def next_ranges(self, wanted: int) -> list[SequenceRange]:
-        """Return the ranges to read next, in reading order, to find ``wanted`` rows."""
+    def next_ranges(self, row_target: int) -> list[SequenceRange]:
+        """Return the ranges to read next, in reading order, to find ``row_target`` rows."""
         if not self.searches:
             return [(self.low, self.high)]
-        found: list[SequenceRange] = []
-        left, expected_rows = self.chunk, 0.0
+        ranges: list[SequenceRange] = []
+        remaining, expected_rows = self.chunk, 0.0
         for block in self.blocks:
             low = max(block * BLOCK, self.low)
             high = min(block * BLOCK + BLOCK - 1, self.high)
             if low > high:
                 continue
-            spent = left <= (-_FULL_PAGE if self.expected else 0)
-            if spent or len(found) >= _RANGES or expected_rows >= wanted:
+            chunk_spent = remaining <= (-_FULL_PAGE if self.expected else 0)
+            if chunk_spent or len(ranges) >= _RANGES or expected_rows >= row_target:
                 break
-            room = left if left > 0 else BLOCK
+            room = remaining if remaining > 0 else BLOCK
             if high - low >= room:
                 low, high = (low, low + room - 1) if self.backwards else (high - room + 1, high)
-            left -= high - low + 1
+            remaining -= high - low + 1
             # A block's rows may lie anywhere in it.
             expected_rows += self.expected.get(block, 0.0) * (high - low + 1) / BLOCK
-            if found and high == found[-1][0] - 1:
-                found[-1] = (low, found[-1][1])
-            elif found and low == found[-1][1] + 1:
-                found[-1] = (found[-1][0], high)
+            if ranges and high == ranges[-1][0] - 1:
+                ranges[-1] = (low, ranges[-1][1])
+            elif ranges and low == ranges[-1][1] + 1:
+                ranges[-1] = (ranges[-1][0], high)
             else:
-                found.append((low, high))
+                ranges.append((low, high))
         self.expected_rows = expected_rows
-        return found
+        return ranges
 
     def take(
         self,
         ranges: list[SequenceRange],
-        found: list[list[tuple[dt.datetime, TransactionRow]]],
+        rows_of_ranges: list[list[tuple[dt.datetime, TransactionRow]]],
         limit: int,
     ) -> None:
         """Add the rows of each range; a range with ``limit`` rows may have more."""
-        kept: list[tuple[dt.datetime, TransactionRow]] = []
-        for (low, high), rows in zip(ranges, found, strict=True):
-            kept += rows
+        taken: list[tuple[dt.datetime, TransactionRow]] = []
+        for (low, high), rows in zip(ranges, rows_of_ranges, strict=True):
+            taken += rows
             if len(rows) >= limit:
                 last = rows[-1][1].commit_seq or 0
                 self._advance(last, last)
                 break
             self._advance(low, high)
-        if not self.searches and len(found[0]) < limit:
+        if not self.searches and len(rows_of_ranges[0]) < limit:
             self.exhausted = True
         if self.expected:
-            self._correct(len(kept))
-        self._keep(kept)
+            self._correct(len(taken))
+        self._append(taken)
         self.settle()
 
-    def _correct(self, found: int) -> None:
+    def _correct(self, number: int) -> None:
         """Scale the expected rows of the remaining blocks by the share that was found."""
-        share = found / self.expected_rows if self.expected_rows else 0.0
+        share = number / self.expected_rows if self.expected_rows else 0.0
         if share < _TRUSTED_SHARE:
             self.expected.clear()
         elif share < 1:
@@ -173,7 +173,7 @@ class PlacedStream(Stream):
 
     def pace(self, seconds: float) -> None:
         """Set the size of the next chunk by the seconds that the last statement took."""
-        factor = min(max(_WANTED_SECONDS / max(seconds, 0.001), 0.25), 16.0)
+        factor = min(max(_TARGET_SECONDS / max(seconds, 0.001), 0.25), 16.0)
         self.chunk = int(min(max(self.chunk * factor, SMALLEST_CHUNK), _LARGEST_CHUNK))
 
     @property
@@ -203,15 +203,13 @@ class UnplacedStream(Stream):
         self.at = self.cut
         self.exhausted = self.backwards and self.cut is None
 
-    def take(
-        self, found: list[tuple[dt.datetime, dt.datetime, TransactionRow]], limit: int
-    ) -> None:
+    def take(self, rows: list[tuple[dt.datetime, dt.datetime, TransactionRow]], limit: int) -> None:
         """Add rows, each with the moment it is shown at and the one it is ordered by."""
-        self.exhausted = len(found) < limit
-        for _, mark, row in found:
+        self.exhausted = len(rows) < limit
+        for _, mark, row in rows:
             self._marks[row.id] = mark
             self.at = (mark, row.id + self.backwards)
-        self._keep([(at, row) for at, _, row in found])
+        self._append([(shown_at, row) for shown_at, _, row in rows])
 
     def give(self) -> TransactionRow:
         """Remove and return the next row, and note its place."""

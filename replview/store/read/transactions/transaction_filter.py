@@ -77,32 +77,39 @@ class TransactionFilter:
     @classmethod
     def from_words(cls, words: Mapping[str, object]) -> Self:
         """Read the parameters of an address or the options of a command."""
-        given = {name: _clean(words.get(name)) for name in WORDS}
+        cleaned = {name: _clean(words.get(name)) for name in WORDS}
         read: dict[str, Any] = {
-            "slot": given["slot"],
-            "tables": tuple(dict.fromkeys(map(read_table_word, _names(given["tables"])))),
-            "ops": "".join(one for one in OPERATIONS if one in given["ops"].upper()) or OPERATIONS,
-            "states": tuple(one for one in _names(given["states"]) if one in (*STATES, OPEN)),
-            "actor": given["actor"],
-            "origin": given["origin"],
-            "text": given["q"],
-            "id": given["id"],
+            "slot": cleaned["slot"],
+            "tables": tuple(dict.fromkeys(map(read_table_word, _names(cleaned["tables"])))),
+            "ops": "".join(op for op in OPERATIONS if op in cleaned["ops"].upper()) or OPERATIONS,
+            "states": tuple(
+                state for state in _names(cleaned["states"]) if state in (*STATES, OPEN)
+            ),
+            "actor": cleaned["actor"],
+            "origin": cleaned["origin"],
+            "text": cleaned["q"],
+            "id": cleaned["id"],
             **{
-                name: min(whole_number(given[name], digits=19) or 0, _NUMBER_LIMIT)
+                name: min(whole_number(cleaned[name], digits=19) or 0, _NUMBER_LIMIT)
                 for name in ("min_changes", "min_bytes", "prepared_min")
             },
-            **{name: given[name] if read_time(given[name]) else "" for name in ("since", "until")},
-            **{name: _lsn(given[name]) for name in ("from_lsn", "to_lsn")},
+            **{
+                name: cleaned[name] if read_time(cleaned[name]) else ""
+                for name in ("since", "until")
+            },
+            **{name: _lsn(cleaned[name]) for name in ("from_lsn", "to_lsn")},
         }
         understood = {**read, "q": read["text"]}
-        misread = [name for name in WORDS if given[name] and not understood[name]]
-        if given["ops"] and not set(given["ops"].upper()) & set(OPERATIONS):
+        misread = [name for name in WORDS if cleaned[name] and not understood[name]]
+        if cleaned["ops"] and not set(cleaned["ops"].upper()) & set(OPERATIONS):
             misread.append("ops")
         return cls(**read, misread=tuple(misread))
 
     def words(self) -> dict[str, str]:
         """Return the parameters that are set, in the form that ``from_words`` reads."""
-        words = {name: _word(getattr(self, "text" if name == "q" else name)) for name in WORDS}
+        words = {
+            name: _parameter_text(getattr(self, "text" if name == "q" else name)) for name in WORDS
+        }
         if self.ops == OPERATIONS:
             words["ops"] = ""
         return {name: word for name, word in words.items() if word}
@@ -122,8 +129,8 @@ class TransactionFilter:
         """Return the states that match, with ``OPEN`` resolved; all if none is named."""
         if not self.states:
             return frozenset(STATES)
-        more = OPEN_STATES if OPEN in self.states else ()
-        return frozenset((*self.states, *more)) - {OPEN}
+        open_states = OPEN_STATES if OPEN in self.states else ()
+        return frozenset((*self.states, *open_states)) - {OPEN}
 
     @property
     def narrowed(self) -> bool:
@@ -133,9 +140,9 @@ class TransactionFilter:
 
 #: Names of the parameters, in the order of an address.
 WORDS = tuple(
-    "q" if one.name == "text" else one.name
-    for one in fields(TransactionFilter)
-    if one.name != "misread"
+    "q" if parameter.name == "text" else parameter.name
+    for parameter in fields(TransactionFilter)
+    if parameter.name != "misread"
 )
 
 
@@ -159,11 +166,11 @@ def read_time(text: str, now: dt.datetime | None = None) -> dt.datetime | None:
         return None
 
 
-def _clean(word: object) -> str:
+def _clean(value: object) -> str:
     """Return the value as text; the members of a list are joined by commas."""
-    if isinstance(word, list | tuple | set | frozenset):
-        word = ",".join(str(part) for part in word)
-    return clean_text(word, _TEXT_LIMIT * 20)
+    if isinstance(value, list | tuple | set | frozenset):
+        value = ",".join(str(member) for member in value)
+    return clean_text(value, _TEXT_LIMIT * 20)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -177,11 +184,11 @@ def _lsn(text: str) -> LSN | None:
         return None
 
 
-def _word(value: object) -> str:
-    return ",".join(map(_listed, value)) if isinstance(value, tuple) else str(value or "")
+def _parameter_text(value: object) -> str:
+    return ",".join(map(_list_item, value)) if isinstance(value, tuple) else str(value or "")
 
 
-def _listed(name: str) -> str:
+def _list_item(name: str) -> str:
     """Return the name in a form that ``_names`` and ``read_table_word`` read back."""
     if '"' in name and len(name_parts(name)) > 1:
         return name
