@@ -34,6 +34,10 @@ _IDLE_FORECAST_FROM = 0.5
 _CAUGHT_UP_BYTES = 16 << 20
 _K = AlertRule.Kind
 
+#: The limits that end a slot, as sentences and alerts name them.
+BY_SERVER, BY_BUDGET = "max_slot_wal_keep_size", "its WAL budget"
+BY_IDLE = "idle_replication_slot_timeout"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalLimit:
@@ -69,12 +73,12 @@ class WalLimit:
         """Return what happens at the limit: ``64 GB: wal_removed, the slot is lost``."""
         if self.size_bytes is None:
             return ""
-        then = {
+        outcome = {
             "server": "wal_removed, the slot is lost",
             "budget": "replview drops the slot",
             "record": "alerts only, WAL keeps growing",
         }[self.by]
-        return f"{bytes_words(self.size_bytes)}: {then}"
+        return f"{bytes_words(self.size_bytes)}: {outcome}"
 
 
 def limit_of(
@@ -93,18 +97,18 @@ def limit_of(
     if reading is not None and reading.wal_status == "unreserved":
         # The slot has passed the server's limit, whatever the setting was when last read.
         retained = reading.retained_wal_bytes
-        known = server is not None and 0 <= server <= (retained or 0)
-        return WalLimit(size_bytes=server if known else retained, by="server")
-    found = []
+        is_known = server is not None and 0 <= server <= (retained or 0)
+        return WalLimit(size_bytes=server if is_known else retained, by="server")
+    limits = []
     if server is not None and server >= 0:
-        found.append(WalLimit(size_bytes=server, by="server"))
+        limits.append(WalLimit(size_bytes=server, by="server"))
     if slot is not None and budget is not None:
-        kept = slot.protect == Slot.Protect.RECORD
-        if not (kept and losing):
-            found.append(WalLimit(size_bytes=budget, by="record" if kept else "budget"))
-    if not found:
+        keeps_slot = slot.protect == Slot.Protect.RECORD
+        if not (keeps_slot and losing):
+            limits.append(WalLimit(size_bytes=budget, by="record" if keeps_slot else "budget"))
+    if not limits:
         return WalLimit(by="unknown" if server is None else "none")
-    return min(found, key=lambda limit: limit.size_bytes or 0)
+    return min(limits, key=lambda limit: limit.size_bytes or 0)
 
 
 def left_bytes(retained: float | None, safe: float | None, limit: WalLimit) -> float | None:
@@ -112,11 +116,11 @@ def left_bytes(retained: float | None, safe: float | None, limit: WalLimit) -> f
 
     The server's own ``safe_wal_size`` takes precedence over the difference computed here.
     """
-    known = [] if safe is None else [safe]
-    server_knows = bool(known) and limit.by == "server"
-    if limit.size_bytes is not None and retained is not None and not server_knows:
-        known.append(limit.size_bytes - retained)
-    return min(known, default=None)
+    candidates = [] if safe is None else [safe]
+    from_server = bool(candidates) and limit.by == "server"
+    if limit.size_bytes is not None and retained is not None and not from_server:
+        candidates.append(limit.size_bytes - retained)
+    return min(candidates, default=None)
 
 
 def growth_of(rates: Sequence[float | None]) -> tuple[float, float, float] | None:
@@ -126,16 +130,15 @@ def growth_of(rates: Sequence[float | None]) -> tuple[float, float, float] | Non
     too few. The median keeps bursts and pauses from deciding; but if WAL stopped growing within the
     last minute, the first value is that of the last minute.
     """
-    known = [rate for rate in rates if rate is not None]
-    if not known:
+    known_rates = [rate for rate in rates if rate is not None]
+    if not known_rates:
         return None
-    still = rates[0] is not None and rates[0] < STEADY_BYTES_PER_SECOND
-    return known[0] if still else median(known), min(known), max(known)
-
-
-#: The limits that end a slot, as sentences and alerts name them.
-BY_SERVER, BY_BUDGET = "max_slot_wal_keep_size", "its WAL budget"
-BY_IDLE = "idle_replication_slot_timeout"
+    stopped_growing = rates[0] is not None and rates[0] < STEADY_BYTES_PER_SECOND
+    return (
+        known_rates[0] if stopped_growing else median(known_rates),
+        min(known_rates),
+        max(known_rates),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,8 +220,8 @@ def loss_by_idle(source: Source, reading: SlotReading) -> LossEstimate | None:
     timeout = idle_timeout(source)
     if timeout is None or reading.idle_since is None or reading.sampled_at is None:
         return None
-    left = max(timeout - (reading.sampled_at - reading.idle_since).total_seconds(), 0.0)
-    return LossEstimate(seconds=left, soonest=left, latest=left, by=BY_IDLE)
+    seconds = max(timeout - (reading.sampled_at - reading.idle_since).total_seconds(), 0.0)
+    return LossEstimate(seconds=seconds, soonest=seconds, latest=seconds, by=BY_IDLE)
 
 
 def loss_by_wal(
@@ -226,22 +229,22 @@ def loss_by_wal(
 ) -> LossEstimate | None:
     """Return when the slot is lost for the WAL that it retains; None: unknown, or no limit."""
     retained, limit = reading.retained_wal_bytes, limit_of(source, slot, reading, losing=True)
-    left = left_bytes(retained, reading.safe_wal_bytes, limit)
-    if left is None or retained is None or reading.lost:
+    remaining = left_bytes(retained, reading.safe_wal_bytes, limit)
+    if remaining is None or retained is None or reading.lost:
         return None
     by = BY_BUDGET if limit.by == "budget" else BY_SERVER
-    if left <= 0:
+    if remaining <= 0:
         return LossEstimate(seconds=0.0, soonest=0.0, latest=0.0, by=by)
     pace = reading.growth_bytes_per_second
     if retained < _FORECAST_FROM * (limit.size_bytes or 1):
         return _NO_LOSS
     if pace is None:
         return None
-    if pace < STEADY_BYTES_PER_SECOND or left > pace * _FORECAST_SECONDS:
+    if pace < STEADY_BYTES_PER_SECOND or remaining > pace * _FORECAST_SECONDS:
         return _NO_LOSS
     slowest, fastest = reading.growth_between or (pace, pace)
-    latest = left / slowest if slowest > 0 else math.inf
-    return LossEstimate(seconds=left / pace, soonest=left / fastest, latest=latest, by=by)
+    latest = remaining / slowest if slowest > 0 else math.inf
+    return LossEstimate(seconds=remaining / pace, soonest=remaining / fastest, latest=latest, by=by)
 
 
 def foreseen_loss(
@@ -256,10 +259,10 @@ def later_loss(
     source: Source, reading: SlotReading, first: LossEstimate, slot: Slot | None = None
 ) -> LossEstimate | None:
     """Return the loss by the limit that comes after ``first``; None: none is in sight."""
-    found = loss_by_wal(source, reading, slot) if first.by == BY_IDLE else None
+    loss = loss_by_wal(source, reading, slot) if first.by == BY_IDLE else None
     if first.by != BY_IDLE:
-        found = loss_by_idle(source, reading)
-    return found if found is not None and found.in_sight else None
+        loss = loss_by_idle(source, reading)
+    return loss if loss is not None and loss.in_sight else None
 
 
 def idle_since(facts: Mapping[str, Any], *, on_standby: bool) -> datetime | None:
@@ -269,9 +272,9 @@ def idle_since(facts: Mapping[str, Any], *, on_standby: bool) -> datetime | None
     primary. Source: PostgreSQL 18, slot.c, ``CanInvalidateIdleSlot()``.
     """
     since = facts.get("inactive_since")
-    exempt = facts.get("synced") is True and on_standby
-    unused = "restart_lsn" in facts and facts["restart_lsn"] is None
-    if facts.get("active") is not False or since is None or exempt or unused:
+    is_exempt = facts.get("synced") is True and on_standby
+    reserves_none = "restart_lsn" in facts and facts["restart_lsn"] is None
+    if facts.get("active") is not False or since is None or is_exempt or reserves_none:
         return None
     return since if isinstance(since, datetime) else datetime.fromisoformat(str(since))
 
@@ -323,22 +326,22 @@ class Observation:
         # A past sample does not record whether a standby synchronizes the slot.
         facts = {"synced": slot.facts.get("synced"), **self.facts}
         retained, safe = self.number("retained_wal_bytes"), self.number("safe_wal_size")
-        pace, *between = self.growth or (None,)
+        pace, *extremes = self.growth or (None,)
         return SlotReading(
             sampled_at=self.at,
             retained_wal_bytes=None if retained is None else int(retained),
             safe_wal_bytes=None if safe is None else int(safe),
             wal_status=self.facts.get("wal_status"),
             growth_bytes_per_second=pace,
-            growth_between=(between[0], between[1]) if between else None,
+            growth_between=(extremes[0], extremes[1]) if extremes else None,
             idle_since=idle_since(facts, on_standby=slot.source.in_recovery is True),
             xmin_age=xmin_age(facts),
         )
 
 
-def retained_bytes(slot: WatchedSlot, seen: Observation) -> float | None:
+def retained_bytes(slot: WatchedSlot, observation: Observation) -> float | None:
     """Return the WAL that the slot retains; None: unknown."""
-    return seen.number("retained_wal_bytes")
+    return observation.number("retained_wal_bytes")
 
 
 def share_limit_bytes(slot: WatchedSlot) -> int | None:
@@ -351,37 +354,44 @@ def share_limit_bytes(slot: WatchedSlot) -> int | None:
     return min((size for size in (limit_of(slot.source).size_bytes, budget) if size), default=None)
 
 
-def retained_share(slot: WatchedSlot, seen: Observation) -> float | None:
+def retained_share(slot: WatchedSlot, observation: Observation) -> float | None:
     """Return retained WAL as a share of ``share_limit_bytes``; None where it is unknown."""
-    limit, retained = share_limit_bytes(slot), retained_bytes(slot, seen)
+    limit, retained = share_limit_bytes(slot), retained_bytes(slot, observation)
     return None if limit is None or retained is None else retained / limit
 
 
-def seconds_to_loss(slot: WatchedSlot, seen: Observation) -> float | None:
+def seconds_to_loss(slot: WatchedSlot, observation: Observation) -> float | None:
     """Return the seconds until the slot is lost; infinite: no loss is in sight; None: unknown."""
-    loss = time_to_loss(slot.source, seen.reading(slot), slot.slot)
+    loss = time_to_loss(slot.source, observation.reading(slot), slot.slot)
     return None if loss is None else loss.seconds
 
 
-def lag_seconds(slot: WatchedSlot, seen: Observation) -> float | None:
+def lag_seconds(slot: WatchedSlot, observation: Observation) -> float | None:
     """Return the walsender's replay lag; 0 for a connected reader that has caught up."""
-    reported, left = seen.number("replay_lag_seconds"), seen.number("unconfirmed_wal_bytes")
+    reported, unconfirmed = (
+        observation.number("replay_lag_seconds"),
+        observation.number("unconfirmed_wal_bytes"),
+    )
     if reported is not None:
         return reported
-    caught_up = seen.facts.get("active") and left is not None and left < _CAUGHT_UP_BYTES
+    caught_up = (
+        observation.facts.get("active")
+        and unconfirmed is not None
+        and unconfirmed < _CAUGHT_UP_BYTES
+    )
     return 0.0 if caught_up else None
 
 
-def lost(slot: WatchedSlot, seen: Observation) -> float:
+def lost(slot: WatchedSlot, observation: Observation) -> float:
     """Return 1 for a slot that can never be read again, else 0."""
-    return float(lost_reason(seen.facts, slot.source.server_version) != "")
+    return float(lost_reason(observation.facts, slot.source.server_version) != "")
 
 
-def unread_seconds(slot: WatchedSlot, seen: Observation) -> float | None:
+def unread_seconds(slot: WatchedSlot, observation: Observation) -> float | None:
     """Return the seconds since the slot was last read; 0 while it is read; None: unknown."""
-    active = seen.facts.get("active")
-    if active is False and seen.inactive_since is not None:
-        return max((seen.at - seen.inactive_since).total_seconds(), 0.0)
+    active = observation.facts.get("active")
+    if active is False and observation.inactive_since is not None:
+        return max((observation.at - observation.inactive_since).total_seconds(), 0.0)
     return 0.0 if active is True else None
 
 

@@ -11,7 +11,7 @@ from replview.store.failover_readiness import FIRST_VERSION, OnStandby, Standbys
 from replview.store.read.sql_text import identifier
 
 #: The SQL to run on a standby, by the setting that it lacks.
-_MENDS = {
+_SETTING_SQL = {
     "sync_replication_slots": f"ALTER SYSTEM SET sync_replication_slots = on;\n{RELOAD}",
     "hot_standby_feedback": f"ALTER SYSTEM SET hot_standby_feedback = on;\n{RELOAD}",
     "primary_slot_name": f"ALTER SYSTEM SET primary_slot_name = 'NAME';\n{RELOAD}",
@@ -20,6 +20,13 @@ _MENDS = {
 WAITS_FOR_NONE = (
     "synchronized_standby_slots is empty: readers of failover slots may be ahead of every standby. "
     "After a failover a record can then hold transactions the promoted server never had."
+)
+
+_WAIT_FOR_A_STANDBY = RemedyStep(
+    "Let consumers wait for the standby, on the primary",
+    f"ALTER SYSTEM SET synchronized_standby_slots = 'STANDBY_SLOT';\n{RELOAD}",
+    "With the name of the standby's physical slot. While that standby is away, logical readers "
+    "wait.",
 )
 
 
@@ -53,36 +60,36 @@ def failover_of(server: ServerSlot, standbys: Standbys) -> Failover:
     if server.source.server_version < FIRST_VERSION:
         return Failover(unknown="needs 17")
     if server.source.in_recovery:
-        return _of_copy(server)
+        return _copy_failover(server)
     option = server.facts.get("failover")
     if not isinstance(option, bool):
         return Failover(unknown="the server did not report it")
-    made = Failover()
+    failover = Failover()
     if option and standbys.waits_for_none:
-        made.warning = WAITS_FOR_NONE
-        made.steps.append(_WAIT_FOR_A_STANDBY)
+        failover.warning = WAITS_FOR_NONE
+        failover.steps.append(_WAIT_FOR_A_STANDBY)
     if not option:
-        made.words = "no: its failover option is off"
-        made.steps.append(_switch_on(server))
-        return made
-    return _of_primary(made, standbys.of(server.name))
+        failover.words = "no: its failover option is off"
+        failover.steps.append(_switch_on(server))
+        return failover
+    return _primary_failover(failover, standbys.of(server.name))
 
 
-def _of_primary(made: Failover, found: list[OnStandby]) -> Failover:
-    made.lines = [_line(one) for one in found]
-    made.steps += _mends(found)
-    if not found:
-        made.unknown = "no standby is known: add it as a source"
-    elif ready := [one.standby for one in found if one.ready]:
-        made.words = f"yes, on {', '.join(ready)}"
-    elif all(one.ready is None for one in found):
-        made.unknown = f"{', '.join(one.standby for one in found)} did not report it"
+def _primary_failover(failover: Failover, standbys: list[OnStandby]) -> Failover:
+    failover.lines = [_line(standby) for standby in standbys]
+    failover.steps += _setting_steps(standbys)
+    if not standbys:
+        failover.unknown = "no standby is known: add it as a source"
+    elif ready := [standby.standby for standby in standbys if standby.ready]:
+        failover.words = f"yes, on {', '.join(ready)}"
+    elif all(standby.ready is None for standby in standbys):
+        failover.unknown = f"{', '.join(standby.standby for standby in standbys)} did not report it"
     else:
-        made.words = "no: no standby has it ready"
-    return made
+        failover.words = "no: no standby has it ready"
+    return failover
 
 
-def _of_copy(server: ServerSlot) -> Failover:
+def _copy_failover(server: ServerSlot) -> Failover:
     """Return whether a standby's copy of the slot survives a promotion of that standby."""
     if server.lost:
         return Failover(words=f"no: {server.lost}")
@@ -93,24 +100,24 @@ def _of_copy(server: ServerSlot) -> Failover:
     return Failover(words="yes: synced, not temporary, not invalidated")
 
 
-def _line(one: OnStandby) -> StandbyLine:
-    if one.ready:
-        words = "ready: synced, permanent, valid"
-        if not one.lacking:
-            return StandbyLine(standby=one.standby, level="ok", words=words)
-        words += f"; but it lacks {', '.join(one.lacking)}: it has stopped following"
-        return StandbyLine(standby=one.standby, level="look", words=words)
-    level = "unknown" if one.ready is None else "look"
-    words = {
+def _line(standby: OnStandby) -> StandbyLine:
+    if standby.ready:
+        text = "ready: synced, permanent, valid"
+        if not standby.lacking:
+            return StandbyLine(standby=standby.standby, level="ok", words=text)
+        text += f"; but it lacks {', '.join(standby.lacking)}: it has stopped following"
+        return StandbyLine(standby=standby.standby, level="look", words=text)
+    level = "unknown" if standby.ready is None else "look"
+    text = {
         "missing": "not there",
         "not_synced": "a slot with this name exists there: not synced from this primary",
         "temporary": "still temporary: it is kept once its position is consistent there",
-        "invalidated": f"invalidated there: {one.reason}",
+        "invalidated": f"invalidated there: {standby.reason}",
         "unknown": "unknown: the standby did not report it, or is older than 17",
-    }[one.why]
-    if one.lacking:
-        words += f"; lacks {', '.join(one.lacking)}"
-    return StandbyLine(standby=one.standby, level=level, words=words)
+    }[standby.why]
+    if standby.lacking:
+        text += f"; lacks {', '.join(standby.lacking)}"
+    return StandbyLine(standby=standby.standby, level=level, words=text)
 
 
 def _switch_on(server: ServerSlot) -> RemedyStep:
@@ -124,21 +131,15 @@ def _switch_on(server: ServerSlot) -> RemedyStep:
     )
 
 
-_WAIT_FOR_A_STANDBY = RemedyStep(
-    "Let consumers wait for the standby, on the primary",
-    f"ALTER SYSTEM SET synchronized_standby_slots = 'STANDBY_SLOT';\n{RELOAD}",
-    "With the name of the standby's physical slot. While that standby is away, logical readers "
-    "wait.",
-)
-
-
-def _mends(found: list[OnStandby]) -> list[RemedyStep]:
+def _setting_steps(standbys: list[OnStandby]) -> list[RemedyStep]:
     steps = []
-    for one in found:
-        for name in one.lacking:
-            words, note = name, ""
-            if name not in _MENDS:
-                words = "add dbname to primary_conninfo"
+    for standby in standbys:
+        for name in standby.lacking:
+            title, note = name, ""
+            if name not in _SETTING_SQL:
+                title = "add dbname to primary_conninfo"
                 note = "Slots are synced over a connection to a database."
-            steps.append(RemedyStep(f"On {one.standby}: {words}", _MENDS.get(name, ""), note))
+            steps.append(
+                RemedyStep(f"On {standby.standby}: {title}", _SETTING_SQL.get(name, ""), note)
+            )
     return steps

@@ -15,8 +15,8 @@ LOSS_SOON_SECONDS = 6 * 3600
 #: ``SetTransactionIdLimit()``.
 XID_STOP = (1 << 31) - 3_000_000
 #: The default of vacuum_failsafe_age, from which vacuum gives up its other work.
-_XIDS_NOW = 1_600_000_000
-_XIDS_LOOK = 1_000_000_000
+_URGENT_XIDS = 1_600_000_000
+_MANY_XIDS = 1_000_000_000
 
 
 def loss_title(name: str, loss: LossEstimate) -> str:
@@ -44,13 +44,15 @@ def of_idle(
     ``loss`` is the loss that comes first, by ``idle_replication_slot_timeout``.
     """
     timeout = idle_timeout(source) or 0
-    late = loss.seconds <= timeout / 2
-    allows = f"{BY_IDLE} allows a slot {age_words(timeout)} without a consumer"
-    then = "which is over" if loss.at_checkpoint else "and the next checkpoint then invalidates it"
+    half_over = loss.seconds <= timeout / 2
+    allowance = f"{BY_IDLE} allows a slot {age_words(timeout)} without a consumer"
+    consequence = (
+        "which is over" if loss.at_checkpoint else "and the next checkpoint then invalidates it"
+    )
     return Health(
-        level=Level.NOW if late and loss.seconds < LOSS_SOON_SECONDS else Level.LOOK,
+        level=Level.NOW if half_over and loss.seconds < LOSS_SOON_SECONDS else Level.LOOK,
         title=loss_title(name, loss),
-        cause=f"{allows}, {then}.{later_words(source, reading, loss, slot)}",
+        cause=f"{allowance}, {consequence}.{later_words(source, reading, loss, slot)}",
         next_step=f"let its consumer read it{' at once' if loss.at_checkpoint else ''}, or raise "
         f"{BY_IDLE}.",
         loss_seconds=loss.seconds,
@@ -68,10 +70,10 @@ def idle_words(source: Source, reading: SlotReading) -> str:
 def of_xids(name: str, reading: SlotReading) -> Iterator[Health]:
     """Yield a finding if the rows that the slot keeps bring its server near the end of its XIDs."""
     age = reading.xmin_age
-    if age is None or age < _XIDS_LOOK or reading.lost:
+    if age is None or age < _MANY_XIDS or reading.lost:
         return
     yield Health(
-        level=Level.NOW if age >= _XIDS_NOW else Level.LOOK,
+        level=Level.NOW if age >= _URGENT_XIDS else Level.LOOK,
         title=f"{name} holds vacuum back by {_millions(age)} transactions.",
         cause=f"After about {_millions(max(XID_STOP - age, 0))} more the source takes no more "
         "writes: its XIDs would run out.",

@@ -115,15 +115,15 @@ def of_wal(
     if retained is None or not reading.fresh(now):
         return
     first = foreseen_loss(source, reading, now, slot)
-    found = [*_of_sizes(name, source, reading, first, retained, slot)]
-    for health in found:
+    findings = [*_limit_findings(name, source, reading, first, retained, slot)]
+    for health in findings:
         yield replace(health, next_step=next_step) if next_step else health
     if first is not None and first.by == BY_IDLE:
         idle = of_idle(name, source, reading, first, slot)
-        yield replace(idle, level=worst([idle, *found]).level)
+        yield replace(idle, level=worst([idle, *findings]).level)
 
 
-def _of_sizes(
+def _limit_findings(
     name: str,
     source: Source,
     reading: SlotReading,
@@ -147,15 +147,17 @@ def _of_sizes(
             )
         return
     ending = limit_of(source, slot, reading, losing=True)
-    for each in [limit] if limit == ending or ending.size_bytes is None else [limit, ending]:
-        by_wal = loss_by_wal(source, reading, slot) if each.loses else None
+    for one_limit in [limit] if limit == ending or ending.size_bytes is None else [limit, ending]:
+        by_wal = loss_by_wal(source, reading, slot) if one_limit.loses else None
         seconds = by_wal.seconds if by_wal is not None and by_wal.in_sight else None
-        level = _level(each, retained, reading, seconds)
+        level = _level(one_limit, retained, reading, seconds)
         if level is not None:
-            told = first if each.loses and first is not None and first.by != BY_IDLE else None
-            near = _near_limit(name, level, each, retained, reading, told)
-            then = later_words(source, reading, told, slot) if told is not None else ""
-            yield replace(near, cause=f"{near.cause}{then}")
+            told_loss = (
+                first if one_limit.loses and first is not None and first.by != BY_IDLE else None
+            )
+            finding = _near_limit(name, level, one_limit, retained, reading, told_loss)
+            later = later_words(source, reading, told_loss, slot) if told_loss is not None else ""
+            yield replace(finding, cause=f"{finding.cause}{later}")
 
 
 def of_holder(
@@ -192,11 +194,11 @@ def _level(
     if not limit.loses:
         # A budget that only alerts does so at half of it and when it is used up.
         return Level.NOW if share >= 1 else Level.LOOK if share >= 0.5 else None
-    soon = loss is not None and loss < LOSS_SOON_SECONDS
-    ahead = loss is not None and loss < LOSS_AHEAD_SECONDS
-    if share >= 0.9 or (share >= 0.5 and soon) or reading.wal_status == "unreserved":
+    loss_soon = loss is not None and loss < LOSS_SOON_SECONDS
+    loss_ahead = loss is not None and loss < LOSS_AHEAD_SECONDS
+    if share >= 0.9 or (share >= 0.5 and loss_soon) or reading.wal_status == "unreserved":
         return Level.NOW
-    return Level.LOOK if share >= 0.5 or (share >= 0.1 and ahead) else None
+    return Level.LOOK if share >= 0.5 or (share >= 0.1 and loss_ahead) else None
 
 
 def _near_limit(
@@ -216,13 +218,13 @@ def _near_limit(
             next_step="let it be read at once, or raise max_slot_wal_keep_size.",
             loss_seconds=None if loss is None else loss.seconds,
         )
-    what = f"the limit of {size}" if limit.by == "server" else f"its budget of {size}"
+    limit_text = f"the limit of {size}" if limit.by == "server" else f"its budget of {size}"
     end = {
         "server": "At the limit the slot is lost.",
         "budget": "At the budget replview drops the slot, to protect the database.",
         "record": "At the budget replview only alerts, to protect the record: WAL keeps growing.",
     }[limit.by]
-    cause = f"WAL grows {bytes_words(growing)}/s towards {what}." if growing > 0 else end
+    cause = f"WAL grows {bytes_words(growing)}/s towards {limit_text}." if growing > 0 else end
     if growing > 0 and limit.by != "server":
         cause += f" {end}"
     return Health(
@@ -243,17 +245,17 @@ def behind_words(behind: int, growth: float | None) -> str:
 
     For example: ``Behind by 3.2 GB, catching up at 40 MB/s, about 80 s to go``.
     """
-    words = f"Behind by {bytes_words(behind)}"
+    text = f"Behind by {bytes_words(behind)}"
     if growth is None:
-        return words
+        return text
     if growth < -STEADY_BYTES_PER_SECOND:
         seconds = behind / -growth
         # Below two minutes, seconds alone are easier to read.
-        left = f"{seconds:.0f}\u00a0s" if seconds < 120 else age_words(seconds)
-        return f"{words}, catching up at {bytes_words(-growth)}/s, about {left} to go"
+        time_left = f"{seconds:.0f}\u00a0s" if seconds < 120 else age_words(seconds)
+        return f"{text}, catching up at {bytes_words(-growth)}/s, about {time_left} to go"
     if growth > STEADY_BYTES_PER_SECOND:
-        return f"{words} and falling behind, by {bytes_words(growth)}/s"
-    return f"{words}, neither catching up nor falling behind"
+        return f"{text} and falling behind, by {bytes_words(growth)}/s"
+    return f"{text}, neither catching up nor falling behind"
 
 
 def behind(reading: SlotReading, behind_bytes: int) -> Health:
@@ -263,9 +265,9 @@ def behind(reading: SlotReading, behind_bytes: int) -> Health:
     """
     growth = reading.behind_growth_bytes_per_second
     falling = growth is not None and growth > STEADY_BYTES_PER_SECOND
-    far = behind_bytes > (4 * BEHIND_BYTES if falling else FAR_BEHIND_BYTES)
+    is_far = behind_bytes > (4 * BEHIND_BYTES if falling else FAR_BEHIND_BYTES)
     return Health(
-        level=Level.LOOK if far else Level.OK,
+        level=Level.LOOK if is_far else Level.OK,
         title=f"{behind_words(behind_bytes, growth)}.",
         cause="It is written faster than it is read." if falling else "",
     )

@@ -107,12 +107,12 @@ class SourceView:
         Slots share WAL, so their sizes do not add up. Where no slot has a recent sample, the last
         known sizes count.
         """
-        known = [
+        sizes = [
             slot.reading.retained_wal_bytes
             for slot in self.views
             if slot.present_known or not self.present_known
         ]
-        return max((size for size in known if size is not None), default=None)
+        return max((size for size in sizes if size is not None), default=None)
 
     @property
     def worst_first(self) -> list[SlotView | OtherView]:
@@ -139,8 +139,8 @@ class SourceView:
         """Return ``7 other slots, the worst lost``; empty without any."""
         if not self.others:
             return ""
-        counted = plural(len(self.others), "other slot")
-        return f"{counted}, the worst {self.others[0].level.word}"
+        number = plural(len(self.others), "other slot")
+        return f"{number}, the worst {self.others[0].level.word}"
 
     @property
     def limit_words(self) -> str:
@@ -153,8 +153,8 @@ class SourceView:
     @property
     def transactions_per_second(self) -> float | None:
         """Return the rate of the busiest slot, as two slots store the same commit twice."""
-        known = [slot.transactions_per_second for slot in self.slots]
-        return max((rate for rate in known if rate is not None), default=None)
+        rates = [slot.transactions_per_second for slot in self.slots]
+        return max((rate for rate in rates if rate is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,14 +198,14 @@ class Fleet:
     def summary(self) -> str:
         """Return ``1 needs you now, 1 needs a look``, or that all is well."""
         counts = Counter(source.level for source in self.sources)
-        bad = [
-            f"{counts[level]} {'need' if counts[level] > 1 else 'needs'} {rest}"
-            for level, rest in ((Level.NOW, "you now"), (Level.LOOK, "a look"))
+        phrases = [
+            f"{counts[level]} {'need' if counts[level] > 1 else 'needs'} {phrase}"
+            for level, phrase in ((Level.NOW, "you now"), (Level.LOOK, "a look"))
             if counts[level]
         ]
         if counts[Level.UNKNOWN]:
-            bad.append(f"{counts[Level.UNKNOWN]} unknown")
-        return " · ".join(bad) or f"{plural(len(self.sources), 'source')} well"
+            phrases.append(f"{counts[Level.UNKNOWN]} unknown")
+        return " · ".join(phrases) or f"{plural(len(self.sources), 'source')} well"
 
     def source_count(self) -> str:
         """Return the counts as a sentence, such as "5 sources, 9 slots."."""
@@ -268,16 +268,16 @@ def _source_view(
     others = watched.others.get(source.pk, [])
     views: list[SlotView | OtherView] = [*slots, *others]
     # Watched slots count if they are in trouble, or if there are no other slots.
-    speaking = [view for view in others if not slots or view.level in (Level.NOW, Level.LOOK)]
-    healths = [view.health for view in slots] + [view.health for view in speaking]
-    signs = [source.checked_at]
-    signs += [view.reading.sampled_at for view in views]
-    signs += [view.slot.heartbeat_at for view in slots if view.slot.state == Slot.State.STREAMING]
+    counted = [view for view in others if not slots or view.level in (Level.NOW, Level.LOOK)]
+    healths = [view.health for view in slots] + [view.health for view in counted]
+    times = [source.checked_at]
+    times += [view.reading.sampled_at for view in views]
+    times += [view.slot.heartbeat_at for view in slots if view.slot.state == Slot.State.STREAMING]
     return SourceView(
         source=source,
         slots=slots,
         others=others,
         health=source_health(source, healths, now),
-        checked_at=max((sign for sign in signs if sign), default=None),
+        checked_at=max((time for time in times if time), default=None),
         present_known=any(view.present_known for view in views),
     )

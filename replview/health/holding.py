@@ -25,7 +25,7 @@ BEHIND_BYTES = 16 << 20
 SHARE = 0.8
 #: Servers log running transactions every 15 s: after this long restart_lsn has moved past all that
 #: have ended.
-_FOLLOWED = timedelta(minutes=1)
+_FOLLOWED_AFTER = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +90,10 @@ class Holder:
         return f"end the {kind} that holds it: {sql}" if sql else f"end {self.words}."
 
 
-def _shown(state: SourceState, holder: Holder) -> Holder:
+def _without_unseen_names(state: SourceState, holder: Holder) -> Holder:
     """Return the holder without its names if it is of a database that the user may not see."""
-    own = state.holders.get("database") or ""
-    if seen_sources() is None or holder.database in ("", own):
+    source_database = state.holders.get("database") or ""
+    if seen_sources() is None or holder.database in ("", source_database):
         return holder
     return replace(
         holder, name="another database", database="", role="", application="", pid=None,
@@ -103,7 +103,7 @@ def _shown(state: SourceState, holder: Holder) -> Holder:
 
 def open_on_source(state: SourceState) -> Iterator[Holder]:
     """Yield every open transaction of the source, in any of its databases."""
-    return (_shown(state, holder) for holder in _open_on_source(state))
+    return (_without_unseen_names(state, holder) for holder in _open_on_source(state))
 
 
 def _open_on_source(state: SourceState) -> Iterator[Holder]:
@@ -140,8 +140,8 @@ def standbys(state: SourceState) -> Iterator[Holder]:
         age = row.get("backend_xmin_age") or row.get("slot_xmin_age")
         if age is not None:
             name = row.get("slot_name") or row.get("application_name") or f"pid {row['pid']}"
-            who = row.get("application_name") or ""
-            yield Holder(kind="standby", name=name, snapshot_age=age, application=who)
+            application = row.get("application_name") or ""
+            yield Holder(kind="standby", name=name, snapshot_age=age, application=application)
 
 
 def all_holders(state: SourceState) -> Iterator[Holder]:
@@ -154,13 +154,15 @@ def all_holders(state: SourceState) -> Iterator[Holder]:
         if row.get("xmin_age") is not None and not standby:
             database = row.get("database") or ""
             age = row["xmin_age"]
-            yield _shown(state, Holder(kind="slot", name=name, snapshot_age=age, database=database))
+            yield _without_unseen_names(
+                state, Holder(kind="slot", name=name, snapshot_age=age, database=database)
+            )
 
 
 def vacuum_holder(state: SourceState) -> Holder | None:
     """Return the holder with the oldest row versions that vacuum must keep; None: none is known."""
-    known = [holder for holder in all_holders(state) if holder.oldest]
-    return max(known, key=lambda holder: holder.oldest, default=None)
+    holders = [holder for holder in all_holders(state) if holder.oldest]
+    return max(holders, key=lambda holder: holder.oldest, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,23 +192,29 @@ def cause_of(
     server: ServerSlot, state: SourceState, now: datetime, slot: Slot | None = None
 ) -> Cause:
     """Return what holds a slot back; ``slot`` is given where replview receives it."""
-    retained, behind = server.retained_wal_bytes or 0, server.behind_bytes or 0
+    retained, unconfirmed = server.retained_wal_bytes or 0, server.behind_bytes or 0
     if server.lost:
         return Cause(kind="lost", words="nothing: it is lost")
     if server.synced:
         return Cause(kind="primary", words="the primary's slot, which it follows")
     if not _is_read(server, slot) and retained:
-        words = f"the missing {'standby' if server.physical else 'consumer'}"
-        rest = "" if behind <= BEHIND_BYTES else f" {bytes_words(behind)} of WAL are not confirmed."
-        sentence = f"It has no consumer, and restart_lsn advances only while it is read.{rest}"
-        return Cause(kind="nobody", words=words, sentence=sentence)
-    if behind > BEHIND_BYTES and behind > retained * SHARE:
-        sentence = f"Its consumer holds it: {bytes_words(behind)} of WAL are not confirmed yet."
-        words = f"its consumer, with {bytes_words(behind)} to go"
-        return Cause(kind="reader", words=words, sentence=sentence)
+        text = f"the missing {'standby' if server.physical else 'consumer'}"
+        note = (
+            ""
+            if unconfirmed <= BEHIND_BYTES
+            else f" {bytes_words(unconfirmed)} of WAL are not confirmed."
+        )
+        sentence = f"It has no consumer, and restart_lsn advances only while it is read.{note}"
+        return Cause(kind="nobody", words=text, sentence=sentence)
+    if unconfirmed > BEHIND_BYTES and unconfirmed > retained * SHARE:
+        sentence = (
+            f"Its consumer holds it: {bytes_words(unconfirmed)} of WAL are not confirmed yet."
+        )
+        text = f"its consumer, with {bytes_words(unconfirmed)} to go"
+        return Cause(kind="reader", words=text, sentence=sentence)
     if server.physical or server.reserves_none:
         return Cause(kind="nothing", words="nothing")
-    return _of_open(server, state, now, slot)
+    return _open_transaction_cause(server, state, now, slot)
 
 
 def _is_read(server: ServerSlot, slot: Slot | None) -> bool:
@@ -220,7 +228,9 @@ def _is_read(server: ServerSlot, slot: Slot | None) -> bool:
     return slot.interface == Slot.Interface.SQL and slot.state == Slot.State.STREAMING
 
 
-def _of_open(server: ServerSlot, state: SourceState, now: datetime, slot: Slot | None) -> Cause:
+def _open_transaction_cause(
+    server: ServerSlot, state: SourceState, now: datetime, slot: Slot | None
+) -> Cause:
     """Return the oldest open transaction as the cause, for a slot that is read.
 
     A transaction that is younger than the oldest row that the slot keeps is not the cause.
@@ -232,22 +242,29 @@ def _of_open(server: ServerSlot, state: SourceState, now: datetime, slot: Slot |
         since = f"last seen {age_words(now - state.looked_at)} ago"
         return Cause(kind="unknown", words=since,
                      sentence=f"As {since}; what holds it now is unknown.")  # fmt: skip
-    with_xid = [one for one in open_on_source(state) if one.xid_age is not None]
-    with_xid.sort(key=lambda one: -(one.xid_age or 0))
-    follows = "restart_lsn follows as the slot is read."
+    with_xid = [
+        transaction for transaction in open_on_source(state) if transaction.xid_age is not None
+    ]
+    with_xid.sort(key=lambda transaction: -(transaction.xid_age or 0))
+    advance = "restart_lsn follows as the slot is read."
     if not with_xid:
         return Cause(kind="nothing", words="nothing",
-                     sentence=f"Nothing open on the source holds it: {follows}")  # fmt: skip
-    holder, kept = with_xid[0], server.number("catalog_xmin_age")
+                     sentence=f"Nothing open on the source holds it: {advance}")  # fmt: skip
+    holder, catalog_age = with_xid[0], server.number("catalog_xmin_age")
     since = _recorded_since(holder, server, slot)
-    who = f"{holder.words[:1].upper()}{holder.words[1:]}"
-    young = holder.since is None or now - holder.since < _FOLLOWED
-    if young and not since and kept is not None and (holder.xid_age or 0) < kept * SHARE:
+    subject = f"{holder.words[:1].upper()}{holder.words[1:]}"
+    is_young = holder.since is None or now - holder.since < _FOLLOWED_AFTER
+    if (
+        is_young
+        and not since
+        and catalog_age is not None
+        and (holder.xid_age or 0) < catalog_age * SHARE
+    ):
         sentence = (
-            f"{who} is the oldest still open, but younger than what the slot keeps: {follows}"
+            f"{subject} is the oldest still open, but younger than what the slot keeps: {advance}"
         )
         return Cause(kind="nothing", words="nothing", sentence=sentence)
-    pins = f"{who} pins restart_lsn{since} and catalog_xmin"
+    pins = f"{subject} pins restart_lsn{since} and catalog_xmin"
     sentence = f"{pins}: neither advances past its beginning while it is open."
     return Cause(kind="transaction", words=holder.words, sentence=sentence, holder=holder)
 
@@ -260,9 +277,9 @@ def _recorded_since(holder: Holder, server: ServerSlot, slot: Slot | None) -> st
     retained, restart = server.retained_wal_bytes or 0, server.text("restart_lsn")
     if slot is None or slot.incarnation_id is None or not restart:
         return ""
-    found = Transaction.objects.filter(incarnation_id=slot.incarnation_id, xid=holder.xid)
-    found = found.filter(state__in=("streaming", "prepared"), first_lsn__isnull=False)
-    if (first := found.order_by("first_lsn").first()) is None:
+    transactions = Transaction.objects.filter(incarnation_id=slot.incarnation_id, xid=holder.xid)
+    transactions = transactions.filter(state__in=("streaming", "prepared"), first_lsn__isnull=False)
+    if (first := transactions.order_by("first_lsn").first()) is None:
         return ""
     since = int(LSN.parse(restart)) + retained - int(first.first_lsn or 0)
     if not retained * SHARE <= since <= retained:

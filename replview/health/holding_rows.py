@@ -38,9 +38,9 @@ def holding_of(slot: Slot, state: SourceState, now: datetime) -> Holding:
     """Return the table of what holds this slot back."""
     horizon = state.slots.get(slot.name)
     retained = horizon.get("retained_wal_bytes") if horizon else None
-    made = Holding(slot=slot, looked_at=state.looked_at, retained_wal_bytes=retained)
+    holding = Holding(slot=slot, looked_at=state.looked_at, retained_wal_bytes=retained)
     holders = sorted(open_on_source(state), key=lambda holder: -(holder.xid_age or -1))
-    made.rows = [
+    holding.rows = [
         *_slot_rows(horizon),
         _prepared_row(holders, state),
         _running_row(holders, state),
@@ -48,8 +48,8 @@ def holding_of(slot: Slot, state: SourceState, now: datetime) -> Holding:
     ]
     if horizon is not None or state.looked_at is None or not state.fresh:
         server = ServerSlot(source=slot.source, name=slot.name, facts=horizon or {})
-        made.sentence = cause_of(server, state, now, slot).sentence
-    return made
+        holding.sentence = cause_of(server, state, now, slot).sentence
+    return holding
 
 
 def _slot_rows(horizon: dict[str, Any] | None) -> list[HoldingRow]:
@@ -70,7 +70,7 @@ def _xmin_row(name: str, horizon: dict[str, Any], why: str) -> HoldingRow:
     age = horizon.get(f"{name}_age")
     if age is None:
         return HoldingRow(name=name, text="none")
-    return HoldingRow(name=name, text=_back(age), tip=f"{name} {horizon[name]}. {why}")
+    return HoldingRow(name=name, text=_age_text(age), tip=f"{name} {horizon[name]}. {why}")
 
 
 def _prepared_row(holders: list[Holder], state: SourceState) -> HoldingRow:
@@ -81,9 +81,9 @@ def _prepared_row(holders: list[Holder], state: SourceState) -> HoldingRow:
     if not prepared:
         return HoldingRow(name=name, text="none")
     oldest = min(prepared, key=lambda holder: (holder.since is None, holder.since))
-    more = "+" if state.prepared_limit else ""
+    plus = "+" if state.prepared_limit else ""
     return HoldingRow(
-        name=f"Prepared, {count_words(len(prepared))}{more}, oldest",
+        name=f"Prepared, {count_words(len(prepared))}{plus}, oldest",
         since=oldest.since,
         tip=f"{oldest.name}, in every database of the source",
     )
@@ -97,28 +97,28 @@ def _running_row(holders: list[Holder], state: SourceState) -> HoldingRow:
     if not running:
         return HoldingRow(name=name, text="none")
     oldest = max(running, key=lambda holder: holder.oldest)
-    who = oldest.application or oldest.role
-    tip = f"{who}, {_back(oldest.oldest)}".lstrip(", ")
+    application = oldest.application or oldest.role
+    tooltip = f"{application}, {_age_text(oldest.oldest)}".lstrip(", ")
     unknown = "needs pg_read_all_stats" if oldest.since is None else ""
     name = f"Running, {oldest.name}"
-    return HoldingRow(name=name, since=oldest.since, unknown=unknown, tip=tip)
+    return HoldingRow(name=name, since=oldest.since, unknown=unknown, tip=tooltip)
 
 
 def _standby_row(state: SourceState) -> HoldingRow:
     name = "Standby feedback"
-    known = state.holders.get("standbys")
-    if known is None:
+    rows = state.holders.get("standbys")
+    if rows is None:
         return HoldingRow(name=name, unknown="not checked yet")
-    if not known:
+    if not rows:
         return HoldingRow(name=name, text="no standby")
     feeding = list(standbys(state))
     if not feeding:
-        tip = f"{plural(len(known), 'standby', 'standbys')}, none sends hot_standby_feedback"
-        return HoldingRow(name=name, text="off", tip=tip)
+        tooltip = f"{plural(len(rows), 'standby', 'standbys')}, none sends hot_standby_feedback"
+        return HoldingRow(name=name, text="off", tip=tooltip)
     oldest = max(feeding, key=lambda holder: holder.oldest)
-    return HoldingRow(name=name, text=_back(oldest.oldest), tip=oldest.name)
+    return HoldingRow(name=name, text=_age_text(oldest.oldest), tip=oldest.name)
 
 
-def _back(age: int) -> str:
+def _age_text(age: int) -> str:
     """Return the age of an xid in words; PostgreSQL counts it in transactions."""
     return f"{plural(age, 'transaction')} back"

@@ -105,8 +105,8 @@ def end_of_session(pid: int, xid: int | None, began: str = "") -> TransactionSta
     """
     if xid is None and not began:
         return None
-    same = f"xact_start = {literal(began)}" if xid is None else f"backend_xid = '{xid:d}'::xid"
+    check = f"xact_start = {literal(began)}" if xid is None else f"backend_xid = '{xid:d}'::xid"
     return TransactionStatement(
         "End its session, which discards the transaction",
-        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity\nWHERE pid = {pid:d} AND {same};",  # noqa: S608 (to be copied)
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity\nWHERE pid = {pid:d} AND {check};",  # noqa: S608 (to be copied)
     )

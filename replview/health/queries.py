@@ -24,7 +24,7 @@ SELECT CASE WHEN min(slots) >= %(most)s THEN count(*) ELSE 0 END
          GROUP BY lease_owner) workers
 """
 # The first row counts the alerts and the full workers, the others the open transactions.
-_OPEN = f"""
+_OPEN_AND_ALERTS = f"""
 SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL,
        NULL::timestamptz, ({_FULL_WORKERS})
   FROM alert WHERE state = 'firing'
@@ -39,27 +39,10 @@ SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at, NULL
           AND prepared_at IS NOT NULL
         ORDER BY prepared_at LIMIT 1) oldest ON true
 """  # noqa: S608 (of constants)
-_SOURCE = [field.attname for field in Source._meta.concrete_fields]
-_SOURCE_ID = _SOURCE.index("id")
-_SLOT = [field.attname for field in Slot._meta.concrete_fields]
-_OF_SLOT = [f"slots__{name}" for name in _SLOT]
-
-
-@dataclass(frozen=True, slots=True)
-class AlertCounts:
-    """The number of alerts that fire."""
-
-    firing: int = 0
-    #: Number of firing alerts that are urgent.
-    now: int = 0
-
-    @property
-    def level(self) -> Level:
-        """Return the level of the worst alert."""
-        if self.now:
-            return Level.NOW
-        return Level.LOOK if self.firing else Level.OK
-
+_SOURCE_FIELDS = [field.attname for field in Source._meta.concrete_fields]
+_SOURCE_ID_INDEX = _SOURCE_FIELDS.index("id")
+_SLOT_FIELDS = [field.attname for field in Slot._meta.concrete_fields]
+_SLOT_COLUMNS = [f"slots__{name}" for name in _SLOT_FIELDS]
 
 #: The query that reads each slot: ``wal_status`` from the last sample; sizes from the last sample
 #: that has retained WAL (a lost slot retains none, so these samples may differ); a sample that is
@@ -109,11 +92,13 @@ SELECT s.id,
 _PACE = """CASE WHEN latest.sampled_at - {0}.sampled_at >= interval '30 seconds'
             THEN (latest.{1} - {0}.{1})::float8
                  / extract(epoch FROM latest.sampled_at - {0}.sampled_at)::float8 END"""
+
 _FIRST = """
   LEFT JOIN LATERAL (
        SELECT * FROM slot_sample
         WHERE slot_id = w.id AND sampled_at > %({0}_since)s
         ORDER BY sampled_at LIMIT 1) {0} ON true"""
+
 # The rates of every slot on a server, ours or not: of retained WAL over each of
 # ``GROWTH_WINDOWS``, of the server's position over the longest, and of unconfirmed WAL over the
 # shortest (for a physical slot: of retained WAL). The constant bounds exclude the partitions of
@@ -150,6 +135,25 @@ SELECT slot_id, floor(extract(epoch FROM sampled_at - %(since)s) / %(bucket)s)::
 #: The time of the first sample after a moment.
 FIRST_SAMPLE = "SELECT min(sampled_at) FROM slot_sample WHERE sampled_at > %s"
 
+#: The number of open transactions and the oldest prepared one, by incarnation.
+Open = dict[int | None, tuple[int, OldestPrepared | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class AlertCounts:
+    """The number of alerts that fire."""
+
+    firing: int = 0
+    #: Number of firing alerts that are urgent.
+    now: int = 0
+
+    @property
+    def level(self) -> Level:
+        """Return the level of the worst alert."""
+        if self.now:
+            return Level.NOW
+        return Level.LOOK if self.firing else Level.OK
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRates:
@@ -162,12 +166,15 @@ class SlotRates:
     behind: float | None = None
 
 
-def _pace(*rates: float | None) -> SlotRates:
+def _slot_rates(*rates: float | None) -> SlotRates:
     """Return the rates from the last five columns of ``_PACES``."""
-    *growths, wal, behind = rates
-    growth, *between = growth_of(growths) or (None,)
+    *growths, wal, unconfirmed = rates
+    growth, *extremes = growth_of(growths) or (None,)
     return SlotRates(
-        growth=growth, between=(between[0], between[1]) if between else None, wal=wal, behind=behind
+        growth=growth,
+        between=(extremes[0], extremes[1]) if extremes else None,
+        wal=wal,
+        behind=unconfirmed,
     )
 
 
@@ -180,7 +187,7 @@ def _bounds(now: datetime) -> dict[str, datetime]:
 
 def read_paces(now: datetime) -> dict[int, SlotRates]:
     """Return the rates of every slot on its server at a moment, by the id of its samples."""
-    return {row[1]: _pace(*row[6:]) for row in rows(_PACES, _bounds(now))}
+    return {row[1]: _slot_rates(*row[6:]) for row in rows(_PACES, _bounds(now))}
 
 
 def read_present() -> tuple[dict[int, SlotReading], dict[int, SlotRates]]:
@@ -191,13 +198,13 @@ def read_present() -> tuple[dict[int, SlotReading], dict[int, SlotRates]]:
     """
     now = timezone.now()
     since = now - timedelta(days=1)
-    bounds = {"since": since, "since_rate": since - timedelta(minutes=1), **_bounds(now)}
+    params = {"since": since, "since_rate": since - timedelta(minutes=1), **_bounds(now)}
     readings, paces = {}, {}
-    for ours, slot_id, at, retained, safe, status, *rates in rows(_PRESENT, bounds):
-        if ours:
+    for is_own, slot_id, sampled_at, retained, safe, status, *rates in rows(_PRESENT, params):
+        if is_own:
             rate, p50, p99 = rates[:3]
             readings[slot_id] = SlotReading(
-                sampled_at=at,
+                sampled_at=sampled_at,
                 retained_wal_bytes=retained,
                 safe_wal_bytes=safe,
                 wal_status=status,
@@ -206,15 +213,15 @@ def read_present() -> tuple[dict[int, SlotReading], dict[int, SlotRates]]:
                 stored_after_p99_us=p99,
             )
         else:
-            paces[slot_id] = _pace(*rates)
+            paces[slot_id] = _slot_rates(*rates)
     return readings, paces
 
 
 def read_history(now: datetime, window: timedelta, buckets: int) -> dict[int, dict[int, int]]:
     """Return ``{slot id: {bucket: retained bytes}}``; a bucket without a sample is absent."""
-    parameters = {"since": now - window, "bucket": window.total_seconds() / buckets}
+    params = {"since": now - window, "bucket": window.total_seconds() / buckets}
     history: dict[int, dict[int, int]] = defaultdict(dict)
-    for slot_id, bucket, retained in rows(HISTORY, parameters):
+    for slot_id, bucket, retained in rows(HISTORY, params):
         history[slot_id][min(bucket, buckets - 1)] = retained
     return dict(history)
 
@@ -233,44 +240,42 @@ def read_full_workers(now: datetime) -> int:
 
     The result is 0 if one has room, or if none is known to run.
     """
-    return int(rows(_FULL_WORKERS, _of_workers(now))[0][0])
+    return int(rows(_FULL_WORKERS, _worker_params(now))[0][0])
 
 
-def _of_workers(now: datetime) -> dict[str, object]:
+def _worker_params(now: datetime) -> dict[str, object]:
     """Return the parameters of ``_FULL_WORKERS``."""
     lease_since = now - timedelta(seconds=settings.LEASE_SECONDS)
     return {"most": SLOTS_PER_WORKER, "lease_since": lease_since}
 
 
-#: The number of open transactions and the oldest prepared one, by incarnation.
-Open = dict[int | None, tuple[int, OldestPrepared | None]]
-
-
 def read_open(now: datetime) -> tuple[Open, AlertCounts, int]:
     """Return the open transactions, the alerts that fire, and ``read_full_workers``."""
     # Open transactions are not filtered: callers look them up by slots that the user may see.
-    wanted = {"seen": seen_ids(), **_of_workers(now)}
-    (_, firing, urgent, *_, full_workers), *transactions = rows(_OPEN, wanted)
-    found: Open = {
+    params = {"seen": seen_ids(), **_worker_params(now)}
+    (_, firing, urgent, *_, full_workers), *transactions = rows(_OPEN_AND_ALERTS, params)
+    open_transactions: Open = {
         incarnation: (number, OldestPrepared(gid=gid or "", prepared_at=since) if since else None)
         for _, incarnation, number, gid, since, _ in transactions
     }
-    return found, AlertCounts(firing, urgent), full_workers
+    return open_transactions, AlertCounts(firing, urgent), full_workers
 
 
 def read_registered() -> tuple[dict[int, Source], list[Slot]]:
     """Return all sources by id, and all slots, each with its source, in one query."""
-    joined = Source.objects.order_by("name", "slots__name")
+    sources_and_slots = Source.objects.order_by("name", "slots__name")
     sources: dict[int, Source] = {}
     slots: list[Slot] = []
-    for row in joined.values_list(*_SOURCE, *_OF_SLOT):
-        of_source, values = row[: len(_SOURCE)], row[len(_SOURCE) :]
+    for row in sources_and_slots.values_list(*_SOURCE_FIELDS, *_SLOT_COLUMNS):
+        of_source, values = row[: len(_SOURCE_FIELDS)], row[len(_SOURCE_FIELDS) :]
         # A source is repeated in the row of each of its slots.
-        source = sources.get(of_source[_SOURCE_ID])
+        source = sources.get(of_source[_SOURCE_ID_INDEX])
         if source is None:
-            source = sources[of_source[_SOURCE_ID]] = Source.from_db(joined.db, _SOURCE, of_source)
+            source = sources[of_source[_SOURCE_ID_INDEX]] = Source.from_db(
+                sources_and_slots.db, _SOURCE_FIELDS, of_source
+            )
         if values[0] is not None:
-            slot = Slot.from_db(joined.db, _SLOT, values)
+            slot = Slot.from_db(sources_and_slots.db, _SLOT_FIELDS, values)
             slot.source = source
             slots.append(slot)
     return sources, slots

@@ -73,8 +73,8 @@ class Cluster:
         standbys = sum(1 for server in self.servers if server.standby)
         unknown = len(self.servers) - primaries - standbys
         parts = [
-            plural(number, *words)
-            for number, words in (
+            plural(number, *noun)
+            for number, noun in (
                 (primaries, ("primary", "primaries")),
                 (standbys, ("standby", "standbys")),
                 (unknown, ("server not reached yet", "servers not reached yet")),
@@ -99,16 +99,18 @@ class LogicalPair:
 def clusters_of(fleet: Fleet) -> list[Cluster]:
     """Return the clusters, worst first by the worst source of each."""
     looks = SourceLook.objects.only("source_id", "holders").in_bulk()
-    found: dict[Hashable, Cluster] = {}
+    clusters: dict[Hashable, Cluster] = {}
     for view in fleet.sources:
-        known = view.source.system_identifier
-        is_known = known not in (None, "", "unknown")
-        key: Hashable = ("cluster", known) if is_known else ("alone", view.source.pk)
-        cluster = found.setdefault(key, Cluster(system_identifier=known if is_known else None))
+        identifier = view.source.system_identifier
+        is_known = identifier not in (None, "", "unknown")
+        key: Hashable = ("cluster", identifier) if is_known else ("alone", view.source.pk)
+        cluster = clusters.setdefault(
+            key, Cluster(system_identifier=identifier if is_known else None)
+        )
         _server_for(cluster, view, looks).sources.append(view)
-    for cluster in found.values():
+    for cluster in clusters.values():
         cluster.servers.sort(key=lambda server: server.standby is not False)
-    return list(found.values())
+    return list(clusters.values())
 
 
 def _server_for(cluster: Cluster, view: SourceView, looks: Mapping[int, SourceLook]) -> Server:
@@ -132,15 +134,15 @@ def feeds_of(fleet: Fleet) -> dict[str, list[LogicalPair]]:
     for view in fleet.views:
         source, _, name = view.full_name.rpartition("/")
         slots[name].add(source)
-    found: dict[str, list[LogicalPair]] = defaultdict(list)
+    pairs: dict[str, list[LogicalPair]] = defaultdict(list)
     for row in WatchedSubscription.objects.filter(gone_at=None).select_related("source"):
         facts = row.facts if isinstance(row.facts, dict) else {}
         slot = facts.get("subslotname")
         publishers = slots.get(slot, set()) - {row.source.name} if isinstance(slot, str) else set()
         if len(publishers) == 1:
             (publisher,) = publishers
-            feed = LogicalPair(subscription=row.name, subscriber=row.source.name, slot=str(slot),
+            pair = LogicalPair(subscription=row.name, subscriber=row.source.name, slot=str(slot),
                                publisher=publisher)  # fmt: skip
-            found[row.source.name].append(feed)
-            found[publisher].append(feed)
-    return found
+            pairs[row.source.name].append(pair)
+            pairs[publisher].append(pair)
+    return pairs

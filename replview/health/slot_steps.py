@@ -41,13 +41,13 @@ def steps_of(
     ``cause`` is what holds the slot back.
     """
     if server.gone_at is not None:
-        return list(_of_gone(server, slot))
+        return list(_gone_steps(server, slot))
     if server.lost:
-        return list(_of_lost(server, slot))
+        return list(_lost_steps(server, slot))
     if server.synced or not server.fresh(now):
         return []
-    limit, pressed = limit_of(server.source, slot, reading), _pressed(server, slot, reading)
-    steps = list(_of_holder(server, cause, now, pressed=pressed))
+    limit, near_limit = limit_of(server.source, slot, reading), _near_limit(server, slot, reading)
+    steps = list(_holder_steps(server, cause, now, near_limit=near_limit))
     unread = server.active is False and cause.kind in ("nobody", "nothing")
     stuck = unread and (server.retained_wal_bytes is not None or server.text("restart_lsn") != "")
     if stuck and (slot is None or slot.desired == Slot.Desired.STOPPED):
@@ -55,23 +55,23 @@ def steps_of(
     loss = foreseen_loss(server.source, reading, now, slot)
     if loss is not None and loss.by == BY_IDLE:
         steps.append(_let_idle())
-    elif (stuck or steps) and pressed:
-        steps.append(_win_time(server, limit))
-    if pressed and limit.by == "none":
+    elif (stuck or steps) and near_limit:
+        steps.append(_raise_limit(server, limit))
+    if near_limit and limit.by == "none":
         steps.append(_set_limit(server))
     if unread and (slot is None or slot.desired == Slot.Desired.STOPPED):
         steps.append(_give_up(server, slot, now))
     return [step for step in steps if step.words]
 
 
-def _pressed(server: ServerSlot, slot: Slot | None, reading: SlotReading) -> bool:
+def _near_limit(server: ServerSlot, slot: Slot | None, reading: SlotReading) -> bool:
     """Return whether the slot retains over a tenth of its limit, or over 1 GB without a limit."""
     retained = reading.retained_wal_bytes
     size = limit_of(server.source, slot, reading).size_bytes
     return retained is not None and retained > (size / 10 if size is not None else _GB)
 
 
-def _of_gone(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
+def _gone_steps(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
     if slot is not None and slot.plugin == "pgoutput":
         yield RemedyStep(
             _CREATE_AGAIN, _command("start", server), "It shows its statements and asks."
@@ -80,7 +80,7 @@ def _of_gone(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
         yield _create(server, slot)
 
 
-def _of_lost(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
+def _lost_steps(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
     yield RemedyStep("Drop it: it cannot be read any more", drop_statement(server))
     if not server.physical:
         yield _create(server, slot)
@@ -90,24 +90,24 @@ def _of_lost(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
 def _create(server: ServerSlot, slot: Slot | None) -> RemedyStep:
     """Return the step that creates the slot again with the options that it had."""
     options = [server.facts.get("two_phase") is True, server.facts.get("failover") is True]
-    given = [_name(server), string(server.plugin or "pgoutput").lstrip()]
+    arguments = [_name(server), string(server.plugin or "pgoutput").lstrip()]
     if any(options):
-        given += ["false", *("true" if option else "false" for option in options)]
-        given = given[: 5 if options[1] else 4]
-    run = f"SELECT\n  pg_create_logical_replication_slot(\n    {', '.join(given)});"
+        arguments += ["false", *("true" if option else "false" for option in options)]
+        arguments = arguments[: 5 if options[1] else 4]
+    run = f"SELECT\n  pg_create_logical_replication_slot(\n    {', '.join(arguments)});"
     if slot is None:
         return RemedyStep("Create it again; its consumer must copy the tables again", run)
     note = f"If replview does not continue automatically: {_command('start', server)}"
     return RemedyStep(_CREATE_AGAIN, run, note)
 
 
-def _of_holder(
-    server: ServerSlot, cause: Cause, now: datetime, *, pressed: bool
+def _holder_steps(
+    server: ServerSlot, cause: Cause, now: datetime, *, near_limit: bool
 ) -> Iterator[RemedyStep]:
     """Yield how to end the transaction that holds the slot, if it is long open or WAL is short."""
     holder = cause.holder
-    much = (server.retained_wal_bytes or 0) >= BEHIND_BYTES and cause.held_for(now) > LONG
-    if holder is None or not (much or pressed) or not holder.ends:
+    long_held = (server.retained_wal_bytes or 0) >= BEHIND_BYTES and cause.held_for(now) > LONG
+    if holder is None or not (long_held or near_limit) or not holder.ends:
         return
     if holder.kind == "prepared":
         keep, discard = holder.ends
@@ -132,11 +132,11 @@ def _restart(server: ServerSlot, slot: Slot | None) -> RemedyStep:
         return RemedyStep("Start it", _command("start", server))
     columns = "active_pid, safe_wal_size"
     check = f"SELECT {columns}\n  FROM pg_replication_slots\n WHERE slot_name = {_name(server)};"  # noqa: S608 (to be copied)
-    who = "its standby" if server.physical else "its consumer"
-    return RemedyStep(f"Restart {who}, then check", check)
+    reader = "its standby" if server.physical else "its consumer"
+    return RemedyStep(f"Restart {reader}, then check", check)
 
 
-def _win_time(server: ServerSlot, limit: WalLimit) -> RemedyStep:
+def _raise_limit(server: ServerSlot, limit: WalLimit) -> RemedyStep:
     """Return the step that raises the limit that is reached first: the server's or our budget."""
     if limit.size_bytes is None:
         return RemedyStep("", "")
@@ -169,8 +169,8 @@ def _set_limit(server: ServerSlot) -> RemedyStep:
 def _give_up(server: ServerSlot, slot: Slot | None, now: datetime) -> RemedyStep:
     if slot is not None:
         return RemedyStep("Or remove it, with its history", _command("remove", server))
-    words = "Drop it, if nobody needs it" if forgotten(server, now) else "Or drop it"
-    return RemedyStep(f"{words}; its consumer must then start again", drop_statement(server))
+    title = "Drop it, if nobody needs it" if forgotten(server, now) else "Or drop it"
+    return RemedyStep(f"{title}; its consumer must then start again", drop_statement(server))
 
 
 def _command(verb: str, server: ServerSlot) -> str:

@@ -79,37 +79,41 @@ class SourceState:
     def of(self, row: Transaction) -> OnSource:
         """Return whether this transaction is still open on the source."""
         if row.state == Transaction.State.PREPARED:
-            return self._of_prepared(row)
-        return self._of_running(row)
+            return self._prepared_on_source(row)
+        return self._running_on_source(row)
 
-    def _of_prepared(self, row: Transaction) -> OnSource:
-        found = self._prepared.get((row.gid, row.xid))
-        heard = row.stored_at or row.received_at
-        return self._answer(found, self.prepared is not None, heard, self.prepared_limit is None)
+    def _prepared_on_source(self, row: Transaction) -> OnSource:
+        entry = self._prepared.get((row.gid, row.xid))
+        received_at = row.stored_at or row.received_at
+        return self._answer(
+            entry, self.prepared is not None, received_at, self.prepared_limit is None
+        )
 
-    def _of_running(self, row: Transaction) -> OnSource:
+    def _running_on_source(self, row: Transaction) -> OnSource:
         if row.state == Transaction.State.RECEIVING:
             return OnSource(word="gone", reason="committed", looked_at=self.looked_at)
-        found = self._running.get(row.xid) or self._by_xid.get(row.xid)
-        whole = not self.running_cut and self.prepared_limit is None
-        return self._answer(found, self.running is not None, row.received_at, whole)
+        entry = self._running.get(row.xid) or self._by_xid.get(row.xid)
+        complete = not self.running_cut and self.prepared_limit is None
+        return self._answer(entry, self.running is not None, row.received_at, complete)
 
     def _answer(
-        self, found: dict[str, Any] | None, listed: bool, since: datetime, whole: bool
+        self, entry: dict[str, Any] | None, listed: bool, since: datetime, complete: bool
     ) -> OnSource:
-        at = self.looked_at
-        if at is None or not listed:
-            return OnSource(word="unknown", reason="not checked yet", looked_at=at)
+        looked_at = self.looked_at
+        if looked_at is None or not listed:
+            return OnSource(word="unknown", reason="not checked yet", looked_at=looked_at)
         if not self.fresh:
-            return OnSource(word="unknown", reason="the source was last seen", found=found,
-                            looked_at=at)  # fmt: skip
-        if found is not None:
-            return OnSource(word="yes", found=found, looked_at=at)
-        if since > at - timedelta(seconds=1):
-            return OnSource(word="later", reason="it arrived after the last check", looked_at=at)
-        if not whole:
-            return OnSource(word="unknown", reason="too many to be listed", looked_at=at)
-        return OnSource(word="gone", looked_at=at)
+            return OnSource(word="unknown", reason="the source was last seen", found=entry,
+                            looked_at=looked_at)  # fmt: skip
+        if entry is not None:
+            return OnSource(word="yes", found=entry, looked_at=looked_at)
+        if since > looked_at - timedelta(seconds=1):
+            return OnSource(
+                word="later", reason="it arrived after the last check", looked_at=looked_at
+            )
+        if not complete:
+            return OnSource(word="unknown", reason="too many to be listed", looked_at=looked_at)
+        return OnSource(word="gone", looked_at=looked_at)
 
 
 def stale_after() -> timedelta:

@@ -37,19 +37,21 @@ class End:
 
 def limits_once_stopped(slot: Slot, now: datetime | None = None) -> tuple[str, ...]:
     """Return a sentence for each limit of a slot that nobody will read, soonest first."""
-    at = now or timezone.now()
-    reading = _reading(slot, at)
-    ends = [*_by_idle(slot.source), *_by_wal(slot, reading)]
+    moment = now or timezone.now()
+    reading = _reading(slot, moment)
+    ends = [*_idle_ends(slot.source), *_wal_ends(slot, reading)]
     ends.sort(key=lambda end: math.inf if end.seconds is None else end.seconds)
-    told = [end.sentence for end in ends]
+    sentences = [end.sentence for end in ends]
     if len(ends) > 1 and any(end.seconds is None for end in ends):
-        told.append("It is unknown which limit comes first, because the WAL rate is unknown.")
+        sentences.append("It is unknown which limit comes first, because the WAL rate is unknown.")
     elif len(ends) > 1 and ends[0].seconds != math.inf:
-        told[0] = f"First: {told[0][:1].lower()}{told[0][1:]}"
+        sentences[0] = f"First: {sentences[0][:1].lower()}{sentences[0][1:]}"
     if at_conflict_risk(slot.source):
-        told.append("Its server is a standby with hot_standby_feedback = off: it invalidates the "
-                    "slot as soon as the primary removes rows that the slot needs.")  # fmt: skip
-    return (*told, *_unlimited(slot))
+        sentences.append(
+            "Its server is a standby with hot_standby_feedback = off: it invalidates the slot as "
+            "soon as the primary removes rows that the slot needs."
+        )
+    return (*sentences, *_unlimited_sentences(slot))
 
 
 def _reading(slot: Slot, now: datetime) -> SlotReading:
@@ -61,47 +63,49 @@ def _reading(slot: Slot, now: datetime) -> SlotReading:
     return reading_of(server_slot(watched), SlotRates(growth=pace.wal), now)
 
 
-def _by_idle(source: Source) -> list[End]:
+def _idle_ends(source: Source) -> list[End]:
     timeout = idle_timeout(source)
     if timeout is None:
         return []
     allowed = f"{age_words(timeout)} without a consumer (idle_replication_slot_timeout)"
-    told = f"The first checkpoint after {allowed} invalidates the slot, {_GAP}."
-    return [End(told, float(timeout))]
+    sentence = f"The first checkpoint after {allowed} invalidates the slot, {_GAP}."
+    return [End(sentence, float(timeout))]
 
 
-def _by_wal(slot: Slot, reading: SlotReading) -> list[End]:
+def _wal_ends(slot: Slot, reading: SlotReading) -> list[End]:
     """Return the limits on retained WAL, with the time until each is reached."""
     ends = []
     size = slot.source.max_slot_wal_keep_bytes
     if size is not None and size >= 0:
         seconds = _seconds(reading, WalLimit(size_bytes=size, by="server"))
-        told = f"At {BY_SERVER} ({bytes_words(size)}){_in_words(seconds)} the server invalidates"
-        ends.append(End(f"{told} the slot, {_GAP}.", seconds))
+        sentence = (
+            f"At {BY_SERVER} ({bytes_words(size)}){_time_left(seconds)} the server invalidates"
+        )
+        ends.append(End(f"{sentence} the slot, {_GAP}.", seconds))
     if slot.wal_budget_bytes is not None and slot.protect == Slot.Protect.DATABASE:
         budget = WalLimit(size_bytes=slot.wal_budget_bytes, by="budget")
         seconds = _seconds(reading, budget)
-        told = f"At its WAL budget of {bytes_words(slot.wal_budget_bytes)}{_in_words(seconds)}"
-        ends.append(End(f"{told} replview drops the slot, {_GAP}.", seconds))
+        sentence = f"At its WAL budget of {bytes_words(slot.wal_budget_bytes)}{_time_left(seconds)}"
+        ends.append(End(f"{sentence} replview drops the slot, {_GAP}.", seconds))
     return ends
 
 
 def _seconds(reading: SlotReading, limit: WalLimit) -> float | None:
     safe = reading.safe_wal_bytes if limit.by == "server" else None
-    left = left_bytes(reading.retained_wal_bytes, safe, limit)
+    remaining = left_bytes(reading.retained_wal_bytes, safe, limit)
     pace = reading.growth_bytes_per_second
-    if left is None or pace is None:
+    if remaining is None or pace is None:
         return None
-    return max(left, 0) / pace if pace >= STEADY_BYTES_PER_SECOND else math.inf
+    return max(remaining, 0) / pace if pace >= STEADY_BYTES_PER_SECOND else math.inf
 
 
-def _in_words(seconds: float | None) -> str:
+def _time_left(seconds: float | None) -> str:
     if seconds is None or seconds == math.inf:
         return ""
     return f", in about {age_words(seconds)} at the present WAL rate,"
 
 
-def _unlimited(slot: Slot) -> tuple[str, ...]:
+def _unlimited_sentences(slot: Slot) -> tuple[str, ...]:
     """Return a sentence if nothing limits the slot, or if that is unknown."""
     size, budget = slot.source.max_slot_wal_keep_bytes, slot.wal_budget_bytes
     dropped = budget is not None and slot.protect == Slot.Protect.DATABASE

@@ -55,19 +55,21 @@ def view_of(source: Source, row: WatchedSubscription, now: datetime) -> Subscrip
     facts: dict[str, Any] = row.facts if isinstance(row.facts, dict) else {}
     health, run = _health(row.name, facts, row.last_seen_at, now)
     publications = facts.get("subpublications")
-    named = [str(one) for one in publications] if isinstance(publications, list) else []
+    publication_names = (
+        [str(publication) for publication in publications] if isinstance(publications, list) else []
+    )
     counts = (facts.get("apply_error_count"), facts.get("sync_error_count"))
     counts_known = any(isinstance(count, int) for count in counts)
     return SubscriptionView(
         source=source,
         name=row.name,
         slot_name=str(facts.get("subslotname") or ""),
-        publications=", ".join(named),
+        publications=", ".join(publication_names),
         health=health,
         received_lsn=str(facts.get("received_lsn") or ""),
         confirmed_lsn=str(facts.get("latest_end_lsn") or ""),
         # Errors of applying and of copying tables, since the statistics were reset.
-        errors=(_counted(facts) or "none") if counts_known else "",
+        errors=(_error_counts(facts) or "none") if counts_known else "",
         conflicts=_conflicts(facts),
         run=run,
     )
@@ -84,7 +86,7 @@ def _health(
         ), ""
     if facts.get("subenabled") is False:
         why = ""
-        if facts.get("subdisableonerr") is True and (errors := _counted(facts)):
+        if facts.get("subdisableonerr") is True and (errors := _error_counts(facts)):
             # The server does not report why a subscription is disabled: this is likely.
             why = f"It is disabled on an error (disable_on_error), and had {errors}. "
         return Health(
@@ -113,18 +115,18 @@ def _failing(facts: Mapping[str, object], now: datetime) -> Health | None:
     ago = age_words(now - failed)
     return Health(
         level=Level.LOOK,
-        title=f"Fails: {_counted(facts) or 'errors'}, the last about {ago} ago.",
+        title=f"Fails: {_error_counts(facts) or 'errors'}, the last about {ago} ago.",
         cause="Its worker is restarted and continues where it stopped.",
         next_step="see the server's log for the cause.",
     )
 
 
 def _running(facts: Mapping[str, object], now: datetime) -> Health:
-    heard = _moment(facts.get("last_msg_receipt_time"))
-    if heard is not None and now - heard > SILENT_AFTER:
+    received_at = _moment(facts.get("last_msg_receipt_time"))
+    if received_at is not None and now - received_at > SILENT_AFTER:
         return Health(
             level=Level.LOOK,
-            title=f"Has received nothing from its publisher for {age_words(now - heard)}.",
+            title=f"Has received nothing from its publisher for {age_words(now - received_at)}.",
             cause="Its worker runs.",
             next_step="check whether the publisher can be reached.",
         )
@@ -148,12 +150,12 @@ def _to_confirm(facts: Mapping[str, object]) -> int | None:
         return None
 
 
-def _counted(facts: Mapping[str, object]) -> str:
+def _error_counts(facts: Mapping[str, object]) -> str:
     """Return ``3 apply errors``; empty: none, or not reported."""
-    counts = {what: facts.get(f"{what}_error_count") for what in ("apply", "sync")}
+    counts = {kind: facts.get(f"{kind}_error_count") for kind in ("apply", "sync")}
     return ", ".join(
-        plural(count, f"{what} error")
-        for what, count in counts.items()
+        plural(count, f"{kind} error")
+        for kind, count in counts.items()
         if isinstance(count, int) and count
     )
 
@@ -161,12 +163,12 @@ def _counted(facts: Mapping[str, object]) -> str:
 def _conflicts(facts: Mapping[str, object]) -> str:
     """Return the conflicts by kind, which 18 and later report: ``3 insert exists``."""
     conflicts = {name: value for name, value in facts.items() if name.startswith("confl_")}
-    words = [
+    counts = [
         f"{value:,} {name.removeprefix('confl_').replace('_', ' ')}"
         for name, value in conflicts.items()
         if isinstance(value, int) and value
     ]
-    return ", ".join(words) or ("none" if conflicts else "")
+    return ", ".join(counts) or ("none" if conflicts else "")
 
 
 def _moment(value: object) -> datetime | None:

@@ -114,25 +114,25 @@ def read_watched(
     ``paces`` are the rates by the id of the samples. A slot of ours is left out under another
     source that connects to the same server.
     """
-    found = Watched(paces=dict(paces))
+    watched = Watched(paces=dict(paces))
     rows = list(WatchedSlot.objects.filter(Q(gone_at=None) | Q(slot__isnull=False)))
     for row in rows:
         row.source = sources[row.source_id]
-    again = _ours_again(rows)
+    repeated = _repeated_slots(rows)
     for row in rows:
-        if row.pk in again:
+        if row.pk in repeated:
             continue
         if row.slot_id is not None:
-            found.ours[row.slot_id] = server_slot(row)
+            watched.ours[row.slot_id] = server_slot(row)
             continue
-        view = other_view(row, found.paces.get(row.pk, SlotRates()), now, causes)
-        found.others.setdefault(row.source_id, []).append(view)
-    for views in found.others.values():
+        view = other_view(row, watched.paces.get(row.pk, SlotRates()), now, causes)
+        watched.others.setdefault(row.source_id, []).append(view)
+    for views in watched.others.values():
         views.sort(key=lambda view: (urgency(view.health), view.name))
-    return found
+    return watched
 
 
-def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
+def _repeated_slots(rows: Iterable[WatchedSlot]) -> set[int]:
     """Return the ids of rows that repeat a slot of ours under another source of the same server.
 
     Our slots count here even where the user may not see their source.
@@ -140,23 +140,25 @@ def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
     others = [row for row in rows if not row.slot_id and row.source.system_identifier]
     if not others:
         return set()
-    own, narrowed = rows, seen_sources() is not None
+    own_rows, is_restricted = rows, seen_sources() is not None
     with only_of(lambda: None):
-        if narrowed:
-            known = {row.source.system_identifier for row in others}
-            of_server = WatchedSlot.objects.filter(source__system_identifier__in=known)
-            own = of_server.filter(slot__isnull=False).select_related("source")
-        ours = {(row.source.system_identifier, row.name): row for row in own
-                if row.slot_id and row.gone_at is None}  # fmt: skip
-        found = ((row, ours.get((row.source.system_identifier, row.name))) for row in others)
-        pairs = [(row, mine) for row, mine in found if mine is not None]
-        asked = {row.source_id for pair in pairs for row in pair}
-        looks = SourceLook.objects.in_bulk(asked)
+        if is_restricted:
+            identifiers = {row.source.system_identifier for row in others}
+            of_server = WatchedSlot.objects.filter(source__system_identifier__in=identifiers)
+            own_rows = of_server.filter(slot__isnull=False).select_related("source")
+        own_by_name = {(row.source.system_identifier, row.name): row for row in own_rows
+                       if row.slot_id and row.gone_at is None}  # fmt: skip
+        matches = (
+            (row, own_by_name.get((row.source.system_identifier, row.name))) for row in others
+        )
+        pairs = [(row, own_row) for row, own_row in matches if own_row is not None]
+        source_ids = {row.source_id for pair in pairs for row in pair}
+        looks = SourceLook.objects.in_bulk(source_ids)
     return {
         row.pk
-        for row, mine in pairs
+        for row, own_row in pairs
         if (server := server_of(row.source, looks)) is not None
-        and server == server_of(mine.source, looks)
+        and server == server_of(own_row.source, looks)
     }
 
 
