@@ -59,11 +59,11 @@ class ArchiveForm:
     @classmethod
     def of(cls, words: Mapping[str, str]) -> Self:
         """Read the fields from a form."""
-        asked = Params(words)
+        params = Params(words)
         return cls(
-            target=asked.text("target", 2000),
-            after_hours=asked.text("after_hours", 12),
-            every_hours=asked.text("every_hours", 12),
+            target=params.text("target", 2000),
+            after_hours=params.text("after_hours", 12),
+            every_hours=params.text("every_hours", 12),
         )
 
     @classmethod
@@ -83,34 +83,34 @@ class ArchiveForm:
         return after, every * 3600
 
 
-def _hours(text: str, what: str, most: float) -> float:
-    if not re.fullmatch(r"[0-9]{1,6}([.][0-9]{1,6})?", text, re.ASCII) or float(text) > most:
-        raise ValueError(f"{what}: write hours, from 0 to {most:g}")
+def _hours(text: str, label: str, largest: float) -> float:
+    if not re.fullmatch(r"[0-9]{1,6}([.][0-9]{1,6})?", text, re.ASCII) or float(text) > largest:
+        raise ValueError(f"{label}: write hours, from 0 to {largest:g}")
     return float(text)
 
 
-def archive_view(choice: Choice, standings: Sequence[ArchiveState]) -> ArchiveView:
+def archive_view(choice: Choice, states: Sequence[ArchiveState]) -> ArchiveView:
     """Return the archive's choice and the state of each incarnation, in words."""
     return ArchiveView(
         target=choice.target,
-        rhythm=_rhythm(choice),
-        lines=[_line(standing) for standing in standings] if choice.target else [],
-        asked_at=choice.asked_at if _not_there_yet(choice, standings) else None,
+        rhythm=_schedule_text(choice),
+        lines=[_line(state) for state in states] if choice.target else [],
+        asked_at=choice.asked_at if _waits_for_first_write(choice, states) else None,
     )
 
 
-def _not_there_yet(choice: Choice, standings: Sequence[ArchiveState]) -> bool:
+def _waits_for_first_write(choice: Choice, states: Sequence[ArchiveState]) -> bool:
     """Return whether an incarnation still waits for its first write since the request."""
-    asked = choice.asked_at
-    return asked is not None and any(
-        one.waiting
-        and (one.mark is None or one.mark.moved_at is None or one.mark.moved_at < asked)
-        and (one.mark is None or not one.mark.problem)
-        for one in standings
+    asked_at = choice.asked_at
+    return asked_at is not None and any(
+        state.waiting
+        and (state.mark is None or state.mark.moved_at is None or state.mark.moved_at < asked_at)
+        and (state.mark is None or not state.mark.problem)
+        for state in states
     )
 
 
-def _rhythm(choice: Choice) -> str:
+def _schedule_text(choice: Choice) -> str:
     age = f"longer than {choice.after_hours:g} h ago" if choice.after_hours else "a moment ago"
     often = f"every {choice.every_seconds / 3600:.3g} h" if choice.every_seconds else "at once"
     return (
@@ -119,18 +119,18 @@ def _rhythm(choice: Choice) -> str:
     )
 
 
-def _line(standing: ArchiveState) -> ArchiveLine:
-    mark = standing.mark
-    name = standing.slot
-    if standing.number != 1:
-        name += f" (incarnation {standing.number})"
-    waiting = f"{standing.waiting:,} {'transaction' if standing.waiting == 1 else 'transactions'}"
-    rest = f"{waiting} not there yet" if standing.waiting else "all of it is there"
+def _line(progress: ArchiveState) -> ArchiveLine:
+    mark = progress.mark
+    name = progress.slot
+    if progress.number != 1:
+        name += f" (incarnation {progress.number})"
+    waiting = f"{progress.waiting:,} {'transaction' if progress.waiting == 1 else 'transactions'}"
+    rest = f"{waiting} not there yet" if progress.waiting else "all of it is there"
     if mark is None or not mark.through_seq:
         state = f"nothing is there yet; {rest}"
     else:
-        at = mark.through_time
-        until = f"up to {at.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC" if at else "begun"
+        last = mark.through_time
+        until = f"up to {last.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC" if last else "begun"
         state = f"{until}, {plural(mark.changes, 'change')}, {bytes_words(mark.size_bytes)}; {rest}"
     problem = ""
     if mark is not None and mark.problem:
@@ -138,14 +138,14 @@ def _line(standing: ArchiveState) -> ArchiveLine:
         problem = f"Nothing more goes there: {mark.problem}. {remedy}"
     return ArchiveLine(
         name=name,
-        stored_since=standing.stored_since,
+        stored_since=progress.stored_since,
         moved_at=mark.moved_at if mark else None,
         tried_at=mark.checked_at if mark else None,
         until=mark.through_time if mark else None,
         since=mark.since_time if mark else None,
         changes=mark.changes if mark else 0,
         size=bytes_words(mark.size_bytes) if mark else "",
-        waiting=standing.waiting,
+        waiting=progress.waiting,
         state=state,
         problem=problem,
     )

@@ -22,12 +22,12 @@ OPERATIONS_MANY = {
     "S": "snapshots (of baselines)",
 }
 #: The size of each cache of a component's HTML.
-_KEPT = 4096
+_CACHE_SIZE = 4096
 _HIDDEN = SafeString(' class="visually-hidden"')
 #: Makes the element focusable, so that the keyboard shows its other form.
 _FOCUSED = SafeString(' tabindex="0"')
 #: Forms of an age, which the browser keeps counting.
-_COUNTED = ("ago", "age")
+_COUNTING_FORMS = ("ago", "age")
 
 
 def health_html(level: str) -> SafeString:
@@ -40,7 +40,7 @@ def health_html(level: str) -> SafeString:
     )
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def state_html(value: str, *, wordless: bool = False) -> SafeString:
     """Return a transaction's state, as shape and word; ``wordless`` hides the word visually."""
     return format_html(
@@ -52,7 +52,7 @@ def state_html(value: str, *, wordless: bool = False) -> SafeString:
     )
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def op_html(letter: str, number: int | None = None) -> SafeString:
     """Return an operation's letter in its tile, then the number."""
     return format_html(
@@ -64,7 +64,7 @@ def op_html(letter: str, number: int | None = None) -> SafeString:
     )
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def grade_kind(grade: str | None) -> str:
     """Return a chip's kind, which shows how an actor is known."""
     return {"claimed": "claim", "stamped": "fact"}.get(grade or "", "unknown")
@@ -96,6 +96,6 @@ def time_html(moment: datetime, form: str, text: str) -> SafeString:
         '<time datetime="{}" data-time="{}"{}>{}</time>',
         moment.isoformat(),
         form,
-        "" if form in _COUNTED else _FOCUSED,
+        "" if form in _COUNTING_FORMS else _FOCUSED,
         text,
     )

@@ -16,7 +16,7 @@ from replview.ui.sentence import Sentence, as_next
 
 _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
-_LONGEST = 4_000
+_LONGEST_VALUE = 4_000
 
 RecordedJob = Export | HistoryJob
 Row = TypeVar("Row", bound=Export | HistoryJob)
@@ -33,15 +33,15 @@ class SummaryPart:
     value: str
 
 
-def words_of(given: QueryDict, lists: Sequence[str]) -> dict[str, str]:
+def words_of(query: QueryDict, lists: Sequence[str]) -> dict[str, str]:
     """Return the parameters of an address or a form; those in ``lists`` are joined by commas."""
-    words = {}
-    for name in given:
-        values = given.getlist(name)
+    parameters = {}
+    for name in query:
+        values = query.getlist(name)
         text = ",".join(v for v in values if v) if name in lists else str(values[-1])
         if text and name != "csrfmiddlewaretoken":
-            words[name] = text[:_LONGEST]
-    return words
+            parameters[name] = text[:_LONGEST_VALUE]
+    return parameters
 
 
 def url_of(name: str, words: Mapping[str, str]) -> str:
@@ -53,8 +53,8 @@ def url_of(name: str, words: Mapping[str, str]) -> str:
 def tables_words(tables: Sequence[str]) -> str:
     """Return ``orders, payments``; at most three names."""
     names = [name.removeprefix("public.") for name in tables]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more if names else "all tables"
+    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + rest if names else "all tables"
 
 
 def failed(row: RecordedJob) -> Sentence:
@@ -88,6 +88,6 @@ def listed(request: HttpRequest, rows: QuerySet[Row]) -> tuple[list[Row], int | 
     before = Params(request.GET).number("before")
     if before is not None:
         rows = rows.filter(pk__lt=before)
-    found = list(rows[: _PAGE_ROWS + 1])
-    older = found[_PAGE_ROWS - 1].pk if len(found) > _PAGE_ROWS else None
-    return found[:_PAGE_ROWS], older
+    jobs = list(rows[: _PAGE_ROWS + 1])
+    older = jobs[_PAGE_ROWS - 1].pk if len(jobs) > _PAGE_ROWS else None
+    return jobs[:_PAGE_ROWS], older

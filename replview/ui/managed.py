@@ -78,9 +78,9 @@ def trouble_of(error: Exception) -> SourceProblem:
 
 def digest_of(act: Plan) -> str:
     """Return a digest of the plan shown, which the confirmation sends back."""
-    statements = (one.sql for one in act.statements)
-    shown = "\0".join([act.title, act.typed, *act.rests_on, *statements])
-    return hashlib.sha256(shown.encode()).hexdigest()[:24]
+    statements = (statement.sql for statement in act.statements)
+    text = "\0".join([act.title, act.typed, *act.rests_on, *statements])
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def check_confirmed(request: HttpRequest, act: Plan) -> None:
@@ -102,23 +102,23 @@ def keep_outcome(request: HttpRequest, outcome: Outcome) -> None:
 
 def kept_outcome(request: HttpRequest) -> Outcome | None:
     """Return the outcome of the user's last act; None without one since signing in."""
-    kept = request.session.get(_OUTCOME)
-    if not isinstance(kept, dict):
+    stored = request.session.get(_OUTCOME)
+    if not isinstance(stored, dict):
         return None
     return Outcome(
-        title=kept["title"],
-        lines=kept["lines"],
-        statements=kept["statements"],
-        links=[(word, address) for word, address in kept["links"]],
+        title=stored["title"],
+        lines=stored["lines"],
+        statements=stored["statements"],
+        links=[(word, address) for word, address in stored["links"]],
     )
 
 
 def statements_of(act: Plan) -> list[str]:
     """Return the plan's statements, each with its semicolon."""
-    return [f"{one.sql};" for one in act.statements]
+    return [f"{statement.sql};" for statement in act.statements]
 
 
 def names_in(values: Sequence[str]) -> tuple[str, ...]:
     """Return the names in an address or a form, each once."""
-    kept = (clean_text(value, 200) for value in values[:2000])
-    return tuple(dict.fromkeys(value for value in kept if value))
+    names = (clean_text(value, 200) for value in values[:2000])
+    return tuple(dict.fromkeys(value for value in names if value))

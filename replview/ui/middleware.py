@@ -86,8 +86,8 @@ class SlowStatementMiddleware(MiddlewareMixin):
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """Return the answer where the server cancelled a statement, else None."""
-        ended = isinstance(error, OperationalError)
-        if not ended or getattr(error.__cause__, "sqlstate", "") != _QUERY_CANCELED:
+        is_operational = isinstance(error, OperationalError)
+        if not is_operational or getattr(error.__cause__, "sqlstate", "") != _QUERY_CANCELED:
             return None
         seconds = settings.WEB_STATEMENT_SECONDS
         if request.path.startswith("/api/"):
@@ -109,8 +109,8 @@ class ApiFailureMiddleware(MiddlewareMixin):
             # The server's message may contain values.
             cause = type(error.__cause__ or error).__name__
             logger.error("%s: the store failed (%s)", request.path, cause)
-            said = {"error": "the store returned an error", "remedy": "try again"}
-            return JsonResponse(said, status=503)
+            answer = {"error": "the store returned an error", "remedy": "try again"}
+            return JsonResponse(answer, status=503)
         logger.error("%s failed", request.path, exc_info=error)
         failed = f"internal error in replview ({type(error).__name__})"
         remedy = "see the web server's log, and please report it"

@@ -49,9 +49,9 @@ def slot_of(request: HttpRequest) -> Slot | None:
 
 def scope_to(request: HttpRequest, slot: Slot | str) -> None:
     """Make this slot the header's scope, whatever the address says."""
-    given = request.GET.copy()
-    given["slot"] = str(slot)
-    request.GET = given  # type: ignore[assignment]
+    query = request.GET.copy()
+    query["slot"] = str(slot)
+    request.GET = query  # type: ignore[assignment]
 
 
 class Params:
@@ -75,9 +75,9 @@ class Params:
 
     def letters(self, name: str, among: str) -> str:
         """Return the given letters of ``among`` in its order; all of them mean the same as none."""
-        given = str(self._words.get(name) or "").upper()
-        found = "".join(letter for letter in among if letter in given)
-        return "" if found == among else found
+        text = str(self._words.get(name) or "").upper()
+        letters = "".join(letter for letter in among if letter in text)
+        return "" if letters == among else letters
 
     def flag(self, name: str, word: str = "on") -> bool:
         """Return whether the parameter has this value."""

@@ -16,13 +16,13 @@ _FAR_DAYS = 3650
 
 def parse_keep_for(text: str) -> int | None:
     """Read ``30d``, ``12w`` or ``30``; None for ``none``. Raises ``ValueError`` with a remedy."""
-    word = text.strip().lower()
-    if word in ("", "none", "ever"):
+    value = text.strip().lower()
+    if value in ("", "none", "ever"):
         return None
-    found = re.fullmatch(r"([0-9]{1,6})\s*([dwy]?)(ays?|eeks?|ears?)?", word)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,6})\s*([dwy]?)(ays?|eeks?|ears?)?", value)
+    if match is None:
         raise ValueError(f"{text.strip()[:40]!r} is not a retention time: write 30d, 12w, or none")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def parse_keep_at_most(text: str) -> int | None:
@@ -35,10 +35,10 @@ def parse_keeping(keep_for: str, keep_at_most: str, now: Keeping) -> Keeping:
 
     Raises ``ValueError`` with a remedy.
     """
-    most = now.at_most_bytes
-    if most is None or keep_at_most.strip() != size_words(most):
-        most = parse_keep_at_most(keep_at_most)
-    keeping = Keeping(parse_keep_for(keep_for), most)
+    limit_bytes = now.at_most_bytes
+    if limit_bytes is None or keep_at_most.strip() != size_words(limit_bytes):
+        limit_bytes = parse_keep_at_most(keep_at_most)
+    keeping = Keeping(parse_keep_for(keep_for), limit_bytes)
     check(keeping)
     return keeping
 
@@ -103,20 +103,20 @@ def rate_of(rate: Rate) -> str:
     return f"{sign}{bytes_words(abs(rate.bytes_per_day))} a day over the last {span}"
 
 
-def full_sentence(found: Forecast) -> str:
+def full_sentence(forecast: Forecast) -> str:
     """Return when the store is full: ``Its disk is full in 12 days at this rate.``."""
-    rate = found.rate
+    rate = forecast.rate
     if rate is None:
         return "The forecast is unknown: its growth is measured after an hour."
-    if found.room_bytes is None:
+    if forecast.room_bytes is None:
         return (
             "When it is full is unknown: what its disk has left cannot be told from here, and it "
             "has no budget."
         )
-    what = "Its disk" if found.of == "disk" else "Its budget"
+    subject = "Its disk" if forecast.of == "disk" else "Its budget"
     if rate.bytes_per_day <= 0:
-        return f"{what} does not fill at this rate: the store does not grow."
-    return f"{what} is full in {days_words(found.days_left(rate))} at this rate."
+        return f"{subject} does not fill at this rate: the store does not grow."
+    return f"{subject} is full in {days_words(forecast.days_left(rate))} at this rate."
 
 
 def days_words(days: float | None) -> str:

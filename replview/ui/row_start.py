@@ -36,8 +36,8 @@ class Start:
     @property
     def key_words(self) -> str:
         """Return the key in words: ``id = 42``."""
-        known = (self.key or {}).items()
-        return ", ".join(f"{name} = {'null' if v is None else v}" for name, v in known)
+        items = (self.key or {}).items()
+        return ", ".join(f"{name} = {'null' if v is None else v}" for name, v in items)
 
     @property
     def typed_key(self) -> str:
@@ -74,8 +74,8 @@ def read_start(slot: Slot, words: Mapping[str, object]) -> Start:
     start.tables = list(dict.fromkeys(table_word(row.schema, row.table) for row in tables))
     if not start.table_name:
         return start
-    among = tables if len(tables) < _OFFERED else None
-    start.table = keys.tables_named(reading_session(), slot, start.table_name, among)
+    candidates = tables if len(tables) < _OFFERED else None
+    start.table = keys.tables_named(reading_session(), slot, start.table_name, candidates)
     if start.table is None:
         start.problem = f"No change of a table {start.table_name} is recorded."
         start.remedy = "A table appears here with its first published change. Choose another one."
@@ -86,7 +86,7 @@ def read_start(slot: Slot, words: Mapping[str, object]) -> Start:
         return start
     _read_key(start, words)
     if start.key is None:
-        _offer(start)
+        _add_examples(start)
     return start
 
 
@@ -94,18 +94,20 @@ def _read_key(start: Start, words: Mapping[str, object]) -> None:
     assert start.table is not None
     columns = start.table.key_columns
     if not columns:
-        _say_no_key(start)
+        _explain_no_key(start)
         return
-    named = [name for name in words if name.startswith("key.")]
-    given = {name[4:]: clean_text(words[name], keys.KEY_CHARACTERS, strip=False) for name in named}
+    names = [name for name in words if name.startswith("key.")]
+    key_values = {
+        name[4:]: clean_text(words[name], keys.KEY_CHARACTERS, strip=False) for name in names
+    }
     start.key_text = Params(words).text("key", keys.KEY_CHARACTERS, strip=False)
-    if given and not start.key_text:
+    if key_values and not start.key_text:
         # An address may name a key that the table had in an earlier version.
-        if start.table.hashes(given):
-            start.key_text = ", ".join(f"{name}={value}" for name, value in given.items())
-            _take_key(start, lambda: given)
+        if start.table.hashes(key_values):
+            start.key_text = ", ".join(f"{name}={value}" for name, value in key_values.items())
+            _take_key(start, lambda: key_values)
             return
-        start.key_text = ", ".join(f"{name}={value}" for name, value in given.items())
+        start.key_text = ", ".join(f"{name}={value}" for name, value in key_values.items())
     if not start.key_text.strip():
         return
     _take_key(start, lambda: keys.parse_key(start.key_text, columns))
@@ -120,7 +122,7 @@ def _take_key(start: Start, read: Callable[[], Mapping[str, str | None]]) -> Non
         start.remedy = "Type the key as the examples show."
 
 
-def _say_no_key(start: Start) -> None:
+def _explain_no_key(start: Start) -> None:
     assert start.table is not None
     version = start.table.version
     identity = version.replica_identity if version else "unknown"
@@ -135,11 +137,11 @@ def _say_no_key(start: Start) -> None:
     }.get(identity, "Its key is not stored: it has none, or the slot's rules mask it.")
 
 
-def _offer(start: Start) -> None:
+def _add_examples(start: Start) -> None:
     """Add recently changed rows as examples of a key."""
     assert start.table is not None
     relation = start.table.relation
     for key in keys.changed_lately(reading_session(), start.table, _EXAMPLES):
         url = row_url(start.slot, relation.schema, relation.table, key)
-        words = ", ".join(f"{name} = {value}" for name, value in key.items())
-        start.examples.append((words, url))
+        text = ", ".join(f"{name} = {value}" for name, value in key.items())
+        start.examples.append((text, url))

@@ -18,8 +18,8 @@ from replview.ui.params import Params
 #: Pages whose filters can be saved, by the names of their addresses.
 PAGES = ("transactions", "find")
 #: Parameters for the position in a list.
-_PLACE = ("cursor", "back", "at", "page", "after", "before", "csrfmiddlewaretoken")
-_MOST = 100
+_POSITION_PARAMETERS = ("cursor", "back", "at", "page", "after", "before", "csrfmiddlewaretoken")
+_MOST_FILTERS = 100
 _LONGEST_QUERY = 4000
 
 
@@ -29,23 +29,23 @@ def saved_filters(request: HttpRequest, page: str) -> dict[str, Any]:
     ``query`` is empty where there is nothing to save.
     """
     query = filter_query(request.GET)
-    found = SavedFilter.objects.filter(user=account_of(request), page=page)[:_MOST]
+    filters = SavedFilter.objects.filter(user=account_of(request), page=page)[:_MOST_FILTERS]
     choices = [
-        {"id": one.pk, "name": one.name, "url": f"{reverse(page)}?{one.query}",
-         "current": one.query == query}
-        for one in found
+        {"id": filter_.pk, "name": filter_.name, "url": f"{reverse(page)}?{filter_.query}",
+         "current": filter_.query == query}
+        for filter_ in filters
     ]  # fmt: skip
     return {"page": page, "query": query, "choices": choices}
 
 
 def filter_query(words: QueryDict) -> str:
     """Return an address's parameters without the position, in a canonical order and spelling."""
-    kept = QueryDict(mutable=True)
+    query = QueryDict(mutable=True)
     for name in sorted(words):
         values = [value for value in words.getlist(name) if value]
-        if name not in _PLACE and values:
-            kept[name] = ",".join(values)
-    return kept.urlencode(safe="/")[:_LONGEST_QUERY]
+        if name not in _POSITION_PARAMETERS and values:
+            query[name] = ",".join(values)
+    return query.urlencode(safe="/")[:_LONGEST_QUERY]
 
 
 @page(POST, role=VIEWER, of={"page": None})
@@ -55,8 +55,8 @@ def save(request: HttpRequest, page: str) -> HttpResponse:
         raise Http404(f"filters of {page[:40]!r} cannot be saved")
     query = filter_query(QueryDict(request.POST.get("query", "")[:_LONGEST_QUERY]))
     name = Params(request.POST).text("name", 100)
-    mine = SavedFilter.objects.filter(user=account_of(request), page=page)
-    room = mine.count() < _MOST or mine.filter(name=name).exists()
+    filters = SavedFilter.objects.filter(user=account_of(request), page=page)
+    room = filters.count() < _MOST_FILTERS or filters.filter(name=name).exists()
     if name and query and room:
         SavedFilter.objects.update_or_create(
             user=account_of(request), page=page, name=name, defaults={"query": query}
@@ -67,8 +67,8 @@ def save(request: HttpRequest, page: str) -> HttpResponse:
 @page(POST, role=VIEWER, of={"filter_id": None})
 def delete(request: HttpRequest, filter_id: int) -> HttpResponse:
     """Delete one of the user's filters, and redirect to the page with the same filter."""
-    mine = get_object_or_404(SavedFilter, pk=filter_id, user=account_of(request))
+    filter_ = get_object_or_404(SavedFilter, pk=filter_id, user=account_of(request))
     query = filter_query(QueryDict(request.POST.get("query", "")[:_LONGEST_QUERY]))
-    page = mine.page
-    mine.delete()
+    page = filter_.page
+    filter_.delete()
     return redirect(f"{reverse(page)}?{query}")

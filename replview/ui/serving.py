@@ -33,8 +33,8 @@ class BoundedRequests:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Refuse a request whose Content-Length is too large; count the bytes of any other."""
-        named = (value for name, value in scope.get("headers", ()) if name == b"content-length")
-        if int(next((value[:20] for value in named if value.isdigit()), 0)) > self._most_bytes:
+        lengths = (value for name, value in scope.get("headers", ()) if name == b"content-length")
+        if int(next((value[:20] for value in lengths if value.isdigit()), 0)) > self._most_bytes:
             await refuse(send, 413, b"The request is too large.")
             return
         body = _Body(receive, self._most_bytes, self._patience_seconds)

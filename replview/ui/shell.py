@@ -27,6 +27,9 @@ GROUPS = ("Watch", "Browse", "Health", "Export", "")
 #: Groups of the navigation in a demo.
 DEMO_GROUPS = (*GROUPS, "Demo")
 
+#: Name of a count → the number, what is counted, and whether that is bad.
+_Counts = dict[str, tuple[int | None, str, bool]]
+
 
 def fleet_of(request: HttpRequest) -> Fleet:
     """Return the fleet at the time of this request, read once for all parts of the page."""
@@ -48,7 +51,9 @@ def slot_view_of(request: HttpRequest) -> SlotView | None:
     # Without a name take the slot with the latest heartbeat.
     never = datetime.min.replace(tzinfo=UTC)
     view = max(
-        fleet.slots, key=lambda one: (one.slot.heartbeat_at or never, -one.slot.pk), default=None
+        fleet.slots,
+        key=lambda candidate: (candidate.slot.heartbeat_at or never, -candidate.slot.pk),
+        default=None,
     )
     if view is not None:
         scope_to(request, view.slot)
@@ -88,7 +93,7 @@ def shell(request: HttpRequest) -> dict[str, object]:
 
 def build_shell(request: HttpRequest) -> Shell:
     """Return navigation, tabs, scope and health, for the templates in ``shell/``."""
-    fleet, asked = fleet_of(request), request.GET.get("slot", "")
+    fleet, slot_name = fleet_of(request), request.GET.get("slot", "")
     role = role_of(request.user)
 
     def may_open(name: str) -> bool:
@@ -96,8 +101,8 @@ def build_shell(request: HttpRequest) -> Shell:
         needed = page.role if page is not None else None
         return isinstance(needed, Role) and role is not None and role >= needed
 
-    slot = fleet.find_slot(asked)
-    other = fleet.find_other(asked) if slot is None and asked else None
+    slot = fleet.find_slot(slot_name)
+    other = fleet.find_other(slot_name) if slot is None and slot_name else None
     counts = _counts(fleet)
     entries = list(navigation())
     tabs = {name for name, nav in entries if nav.tab}
@@ -125,10 +130,6 @@ def build_shell(request: HttpRequest) -> Shell:
         health=_health(fleet, slot, other),
         checked_at=_checked_at(fleet, slot, other),
     )
-
-
-#: Name of a count → the number, what is counted, and whether that is bad.
-_Counts = dict[str, tuple[int | None, str, bool]]
 
 
 def _counts(fleet: Fleet) -> _Counts:
@@ -176,22 +177,22 @@ def _scope(
     # A slot leads to its live page, or from a page of one slot to the same page of the other.
     slot_url = slot_page_url if name in ("slots", "slot", "baselines") else stream_url
     entry = _entry_of(request)
-    here = entry if entry in ("sources", "slots", "in-flight") else "overview"
-    if here == "in-flight":
+    page_name = entry if entry in ("sources", "slots", "in-flight") else "overview"
+    if page_name == "in-flight":
         slot_url = in_flight_url
     page = page_named(entry)
     if page is not None and isinstance(page.nav, Nav) and page.nav.one_slot:
         slot_url = partial(of_slot, entry)
     shown = slot or other
     entries: list[dict[str, object]] = [
-        {"word": "All sources", "url": reverse(here), "current": shown is None}
+        {"word": "All sources", "url": reverse(page_name), "current": shown is None}
     ]
     for source in sorted(fleet.sources, key=lambda view: view.source.name):
         url = f"{reverse('sources')}#source-{source.source.pk}"
         entries.append({"word": source.source.name, "url": url, "level": source.level})
-        ours = sorted(source.slots, key=lambda view: view.slot.name)
+        own_views = sorted(source.slots, key=lambda view: view.slot.name)
         within: list[tuple[SlotView | OtherView, str]]
-        within = [(view, slot_url(view.slot)) for view in ours]
+        within = [(view, slot_url(view.slot)) for view in own_views]
         within += [(other, other.url)] if other is not None and other in source.others else []
         entries += [
             {"word": view.name, "url": url, "level": view.level, "within": True,
@@ -209,20 +210,20 @@ def _scope(
 
 
 def _health(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> ScopeHealth | None:
-    rest, lsn = "", None
+    detail, lsn = "", None
     if other is not None:
         retained = other.retained_wal_bytes
-        known = "" if other.lost else "retained WAL unknown"
-        rest = known if retained is None else f"{bytes_words(retained)} retained"
+        unknown_text = "" if other.lost else "retained WAL unknown"
+        detail = unknown_text if retained is None else f"{bytes_words(retained)} retained"
     elif slot is not None:
         rate = slot.transactions_per_second
-        rest = "measuring rate" if rate is None else rate_words(rate)
+        detail = "measuring rate" if rate is None else rate_words(rate)
         lsn = slot.slot.checkpoint_lsn
     if (view := other or slot) is not None:
         return ScopeHealth(
             level=view.level,
             word=lost_short(view.lost) if view.lost else view.level.word,
-            rest=rest,
+            rest=detail,
             lsn=lsn,
             title=view.health.title,
             cause=view.health.cause,
@@ -231,8 +232,8 @@ def _health(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> Sco
     worst = fleet.worst
     if worst is None:
         return None
-    word, _, further = fleet.summary().partition(" · ")
-    return ScopeHealth(level=worst.level, word=word, rest=further)
+    word, _, others = fleet.summary().partition(" · ")
+    return ScopeHealth(level=worst.level, word=word, rest=others)
 
 
 def _checked_at(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> datetime | None:
@@ -240,5 +241,5 @@ def _checked_at(fleet: Fleet, slot: SlotView | None, other: OtherView | None) ->
         return other.server.seen_at
     if slot is None:
         return fleet.checked_at
-    signs = (slot.slot.heartbeat_at, slot.reading.sampled_at)
-    return max((sign for sign in signs if sign), default=None)
+    times = (slot.slot.heartbeat_at, slot.reading.sampled_at)
+    return max((time for time in times if time), default=None)

@@ -95,10 +95,10 @@ class LogLine:
 
 def lines_of(events: Iterable[SlotEvent], kinds: list[str]) -> list[LogLine]:
     """Return the lines of a page of the log that is filtered by ``kinds``."""
-    seen = partial(seen_statements, visibility=reading_session().visibility)
+    as_seen = partial(seen_statements, visibility=reading_session().visibility)
     return [
         LogLine(
-            event, kind_of(event.kind), detail_of(seen(event.detail)), query_of(kinds, event.pk)
+            event, kind_of(event.kind), detail_of(as_seen(event.detail)), query_of(kinds, event.pk)
         )
         for event in events
     ]
@@ -118,13 +118,13 @@ def choices_of(chosen: list[str]) -> list[dict[str, object]]:
     Each has ``name``, ``kind``, ``chosen``, and the ``query`` that toggles it.
     """
     names = [*KINDS, *(name for name in chosen if name not in KINDS)]
-    found = []
+    choices = []
     for name in names:
-        rest = [other for other in chosen if other != name]
-        turned = rest if name in chosen else [*chosen, name]
-        found.append({"name": name, "kind": kind_of(name), "chosen": name in chosen,
-                      "query": query_of(turned)})  # fmt: skip
-    return found
+        other_kinds = [other for other in chosen if other != name]
+        toggled = other_kinds if name in chosen else [*chosen, name]
+        choices.append({"name": name, "kind": kind_of(name), "chosen": name in chosen,
+                        "query": query_of(toggled)})  # fmt: skip
+    return choices
 
 
 def detail_of(detail: Mapping[str, Any] | None) -> list[tuple[str, str]]:

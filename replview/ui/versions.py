@@ -54,11 +54,11 @@ class ComparedVersion:
 
 def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> ComparedVersion:
     """Return the shape of a ``RelationVersion``; ``type_names`` gives missing names, by oid."""
-    known, key = type_names or {}, tuple(version.key_columns)
+    names_by_oid, key = type_names or {}, tuple(version.key_columns)
     columns = []
     for column in version.columns:
         oid = int(column.get("type_oid") or 0)
-        name = column.get("type") or known.get(oid) or ""
+        name = column.get("type") or names_by_oid.get(oid) or ""
         type_id = (oid, int(column.get("typmod") or -1)) if oid else (0, hash(name))
         columns.append(
             VersionColumn(column["name"], short_type(name), type_id, column["name"] in key)
@@ -84,14 +84,14 @@ def rename_candidates(before: ComparedVersion, after: ComparedVersion) -> list[t
 
 def stable_names(before: Sequence[str], after: Sequence[str]) -> set[str]:
     """Return the longest list of names that are in the same order on both sides."""
-    place = {name: number for number, name in enumerate(after)}
-    both = [name for name in before if name in place]
+    places = {name: number for number, name in enumerate(after)}
+    common = [name for name in before if name in places]
     tails: list[int] = []
     chains: list[list[str]] = []
-    for name in both:
-        at = bisect_left(tails, place[name])
-        chain = [*(chains[at - 1] if at else []), name]
-        tails[at : at + 1], chains[at : at + 1] = [place[name]], [chain]
+    for name in common:
+        position = bisect_left(tails, places[name])
+        chain = [*(chains[position - 1] if position else []), name]
+        tails[position : position + 1], chains[position : position + 1] = [places[name]], [chain]
     return set(chains[-1]) if chains else set()
 
 
@@ -104,37 +104,37 @@ def renames(
     """Return likely renames with their evidence, and for other columns why they are none."""
     pairs: dict[tuple[str, str], str] = {}
     notes: dict[str, str] = {}
-    gone, come = _between(before, stable, both), _between(after, stable, both)
-    for number, (left, right, old) in enumerate(gone):
-        new, last = come[number][2], number == len(gone) - 1
+    removed, added = _grouped(before, stable, both), _grouped(after, stable, both)
+    for number, (left, right, old) in enumerate(removed):
+        new, last = added[number][2], number == len(removed) - 1
         if not old or not new:
             continue
-        alike = [o.type_id == n.type_id for o, n in zip(old, new, strict=False)]
+        same_types = [o.type_id == n.type_id for o, n in zip(old, new, strict=False)]
         if len(old) != len(new) or (last and len(old) > 1):
             for column in (*old, *new):
                 notes[column.name] = "several at this position: a rename cannot be detected"
             continue
-        for o, n, same_type in zip(old, new, alike, strict=True):
-            if same_type and (last or all(alike)):
+        for o, n, same_type in zip(old, new, same_types, strict=True):
+            if same_type and (last or all(same_types)):
                 pairs[o.name, n.name] = _place_words(left, right, last)
             else:
                 notes[o.name] = notes[n.name] = "not renamed: types differ"
     return pairs, notes
 
 
-def _between(
+def _grouped(
     columns: Sequence[VersionColumn], stable: set[str], both: set[str]
 ) -> list[tuple[str, str, list[VersionColumn]]]:
     """Return the columns of one side only, grouped by their stable neighbours."""
-    found: list[tuple[str, str, list[VersionColumn]]] = []
+    groups: list[tuple[str, str, list[VersionColumn]]] = []
     left, inside = "", list[VersionColumn]()
     for column in columns:
         if column.name in stable:
-            found.append((left, column.name, inside))
+            groups.append((left, column.name, inside))
             left, inside = column.name, []
         elif column.name not in both:
             inside.append(column)
-    return [*found, (left, "", inside)]
+    return [*groups, (left, "", inside)]
 
 
 def _place_words(left: str, right: str, last: bool) -> str:
@@ -149,13 +149,13 @@ def carried_words(
     carried: Mapping[tuple[str, str], CarriedValues] | None, pair: tuple[str, str]
 ) -> str:
     """Return what the values of stored rows show about a rename; empty for nothing."""
-    seen = (carried or {}).get(pair)
-    if seen is None or not seen.compared:
+    values = (carried or {}).get(pair)
+    if values is None or not values.compared:
         return ""
-    rows = plural(seen.compared, "row")
-    if seen.equal == 0:
+    rows = plural(values.compared, "row")
+    if values.equal == 0:
         return f"none of {rows} changed on both sides kept its value"
-    return f"{seen.equal} of {rows} changed on both sides kept the value"
+    return f"{values.equal} of {rows} changed on both sides kept the value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +212,12 @@ class Diff:
         """Return ``[(1, "added"), (1, "dropped"), (1, "type"), (11, "same")]``, without zeros."""
         numbers: Counter[str] = Counter()
         for row in self.rows:
-            words = {"changed": row.words, "renamed": ("likely renamed", *row.words[1:])}
-            told = words.get(row.kind, (row.kind,))
-            numbers.update("type" if word == "type changed" else word for word in told)
+            changed_labels = {"changed": row.words, "renamed": ("likely renamed", *row.words[1:])}
+            labels = changed_labels.get(row.kind, (row.kind,))
+            numbers.update("type" if word == "type changed" else word for word in labels)
         order = ["added", "dropped", "likely renamed", "type"]
-        rest = [word for word in numbers if word not in order and word != "same"]
-        return [(numbers[w], w) for w in (*order, *rest, "same") if w in numbers]
+        others = [word for word in numbers if word not in order and word != "same"]
+        return [(numbers[w], w) for w in (*order, *others, "same") if w in numbers]
 
 
 def compare(
@@ -232,32 +232,32 @@ def compare(
     pairs, notes = renames(before.columns, after.columns, stable, set(old) & set(new))
     for pair in list(pairs):
         # The values of stored rows contradict the rename.
-        seen = (carried or {}).get(pair)
-        if seen is None or seen.compared < _ENOUGH_ROWS or seen.equal:
+        values = (carried or {}).get(pair)
+        if values is None or values.compared < _ENOUGH_ROWS or values.equal:
             continue
         notes[pair[0]] = notes[pair[1]] = f"not renamed: {carried_words(carried, pair)}"
         del pairs[pair]
-    told = made_anew(before.made, after.made)
-    anew = {name: len(before.made[name]) == len(after.made[name]) == 3 for name in told}
+    replaced = made_anew(before.made, after.made)
+    anew = {name: len(before.made[name]) == len(after.made[name]) == 3 for name in replaced}
     renamed_to = {new_name: old_name for old_name, new_name in pairs}
     rows = []
     for column in after.columns:
         if column.name in renamed_to:
             pair = (renamed_to[column.name], column.name)
-            was = old[pair[0]]
-            words = ("likely renamed", *_key_words(was, column))
+            old_column = old[pair[0]]
+            labels = ("likely renamed", *_key_words(old_column, column))
             reasons = filter(None, (pairs[pair], carried_words(carried, pair)))
-            rows.append(ColumnChange("renamed", was, column, words, "; ".join(reasons)))
+            rows.append(ColumnChange("renamed", old_column, column, labels, "; ".join(reasons)))
         elif column.name not in old:
             rows.append(ColumnChange("added", None, column, ("added",), notes.get(column.name, "")))
         else:
-            both = old[column.name], column
-            rows.append(_both(*both, column.name in stable, anew.get(column.name)))
-    gone = {old_name for old_name, _ in pairs}
-    for place, column in enumerate(before.columns):
-        if column.name not in new and column.name not in gone:
+            versions = old[column.name], column
+            rows.append(_compared_column(*versions, column.name in stable, anew.get(column.name)))
+    renamed_from = {old_name for old_name, _ in pairs}
+    for number, column in enumerate(before.columns):
+        if column.name not in new and column.name not in renamed_from:
             row = ColumnChange("dropped", column, None, ("dropped",), notes.get(column.name, ""))
-            rows.insert(_place_of(rows, before.columns, place), row)
+            rows.insert(_place_of(rows, before.columns, number), row)
     rows.sort(key=lambda row: row.kind == "same")
     return Diff(tuple(rows), tuple(_table_changes(before, after)))
 
@@ -270,31 +270,37 @@ def summary(
         return "first seen"
     diff = compare(before, after) if diff is None else diff
     alone = len(diff.changed) + len(diff.table) == 1
-    parts = [_in_short(row, alone) for row in diff.changed]
+    parts = [_column_in_short(row, alone) for row in diff.changed]
     parts += [_table_in_short(change) for change in diff.table]
     shown = parts[:4] + ([f"{len(parts) - 4} more"] if len(parts) > 4 else [])
     return ", ".join(shown) or "the same again"
 
 
-def _both(old: VersionColumn, new: VersionColumn, stable: bool, anew: bool | None) -> ColumnChange:
+def _compared_column(
+    old: VersionColumn, new: VersionColumn, stable: bool, anew: bool | None
+) -> ColumnChange:
     """Compare a column of both versions; ``anew``: the catalog shows a rewrite (None: none)."""
-    words, reasons = [], []
+    labels, reasons = [], []
     if old.type_id != new.type_id:
-        words.append("type changed")
+        labels.append("type changed")
         if old.type_id[0] == new.type_id[0] and old.type_id[0]:
             reasons.append("same type, another modifier")
         elif new.custom and not old.custom:
             reasons.append("a custom type")
-    words += _key_words(old, new)
+    labels += _key_words(old, new)
     if not stable:
-        words.append("moved")
+        labels.append("moved")
         reasons.append("dropped and added anew, or the table was: its values may be others")
-    elif anew is not None and not words:
-        words.append("rewritten" if anew else "perhaps rewritten")
-        how = "dropped and added anew, or its values rewritten"
-        late = f"read when it had been altered again: whether it was {how} before, is unknown"
-        reasons.append(f"the source's catalog: {how if anew else late}")
-    return ColumnChange("changed" if words else "same", old, new, tuple(words), "; ".join(reasons))
+    elif anew is not None and not labels:
+        labels.append("rewritten" if anew else "perhaps rewritten")
+        change_text = "dropped and added anew, or its values rewritten"
+        late_text = (
+            f"read when it had been altered again: whether it was {change_text} before, is unknown"
+        )
+        reasons.append(f"the source's catalog: {change_text if anew else late_text}")
+    return ColumnChange(
+        "changed" if labels else "same", old, new, tuple(labels), "; ".join(reasons)
+    )
 
 
 def _key_words(old: VersionColumn, new: VersionColumn) -> list[str]:
@@ -303,11 +309,11 @@ def _key_words(old: VersionColumn, new: VersionColumn) -> list[str]:
     return ["key"] if new.key else ["key no more"]
 
 
-def _place_of(rows: Sequence[ColumnChange], columns: Sequence[VersionColumn], place: int) -> int:
+def _place_of(rows: Sequence[ColumnChange], columns: Sequence[VersionColumn], number: int) -> int:
     """Return the place for a dropped column, after the column that it followed."""
-    above = {column.name for column in columns[:place]}
-    found = [n for n, row in enumerate(rows) if row.before and row.before.name in above]
-    return found[-1] + 1 if found else 0
+    names_above = {column.name for column in columns[:number]}
+    positions = [n for n, row in enumerate(rows) if row.before and row.before.name in names_above]
+    return positions[-1] + 1 if positions else 0
 
 
 def _table_changes(before: ComparedVersion, after: ComparedVersion) -> Iterable[TableChange]:
@@ -322,7 +328,7 @@ def _table_changes(before: ComparedVersion, after: ComparedVersion) -> Iterable[
         yield TableChange("rows known by", *names)
 
 
-def _in_short(row: ColumnChange, alone: bool) -> str:
+def _column_in_short(row: ColumnChange, alone: bool) -> str:
     if row.kind == "added" and row.after:
         return f"+ {row.after.name}" + (f" {row.after.type}" if alone and row.after.type else "")
     if row.kind == "dropped" and row.before:
@@ -333,8 +339,8 @@ def _in_short(row: ColumnChange, alone: bool) -> str:
         return f"{row.before.name} → {row.after.name} likely renamed"
     if row.type_changed and alone:
         return f"{row.after.name} {row.before.type or 'unknown'} → {row.after.type or 'unknown'}"
-    word = {"type changed": "type"}.get(row.words[0], row.words[0])
-    return f"{row.after.name} {word}"
+    label = {"type changed": "type"}.get(row.words[0], row.words[0])
+    return f"{row.after.name} {label}"
 
 
 def _table_in_short(change: TableChange) -> str:

@@ -37,12 +37,12 @@ def bearer(request: HttpRequest) -> str | None:
 
 def token_of(request: HttpRequest) -> ApiToken | None:
     """Return the row of the request's token if it is valid, read once."""
-    found: Any = getattr(request, "replview_token", _UNREAD)
-    if found is _UNREAD:
+    stored: Any = getattr(request, "replview_token", _UNREAD)
+    if stored is _UNREAD:
         text = bearer(request)
-        found = good_token(text) if text else None
-        request.replview_token = found  # type: ignore[attr-defined]
-    row: ApiToken | None = found
+        stored = good_token(text) if text else None
+        request.replview_token = stored  # type: ignore[attr-defined]
+    row: ApiToken | None = stored
     return row
 
 

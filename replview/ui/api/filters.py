@@ -50,9 +50,9 @@ class Paging(Schema):
 
 def transaction_filter(words: FilterWords) -> TransactionFilter:
     """Return the filter. Raises ``BadRequest`` for an invalid parameter, instead of ignoring it."""
-    wanted = TransactionFilter.from_words(words.given())
-    if wanted.misread:
-        raise BadRequest(f"not understood: {', '.join(wanted.misread)}", "see /api/v1/docs")
-    if unknown := unknown_words(reading_session(), wanted.tables, wanted.slot):
+    filter_ = TransactionFilter.from_words(words.given())
+    if filter_.misread:
+        raise BadRequest(f"not understood: {', '.join(filter_.misread)}", "see /api/v1/docs")
+    if unknown := unknown_words(reading_session(), filter_.tables, filter_.slot):
         raise BadRequest(unknown, "see /api/v1/relations")
-    return wanted
+    return filter_

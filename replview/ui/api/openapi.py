@@ -57,7 +57,7 @@ def urls_of(api: NinjaAPI, routers: Iterable[Router]) -> list[URLPattern]:
 
     Several methods may share an address, which gets the ``@page`` of each operation.
     """
-    named: dict[str, Operation] = {
+    operations: dict[str, Operation] = {
         operation.view_func.__name__: operation
         for router in routers
         for path_view in router.path_operations.values()
@@ -66,11 +66,11 @@ def urls_of(api: NinjaAPI, routers: Iterable[Router]) -> list[URLPattern]:
     patterns = [pattern for pattern in api.urls[0] if isinstance(pattern, URLPattern)]
     by_route: dict[str, dict[str, Page | None]] = defaultdict(dict)
     for pattern in patterns:
-        if operation := named.get(pattern.name or ""):
-            facts = dict.fromkeys(operation.methods, page_of(operation.view_func))
-            by_route[str(pattern.pattern)].update(facts)
+        if operation := operations.get(pattern.name or ""):
+            pages = dict.fromkeys(operation.methods, page_of(operation.view_func))
+            by_route[str(pattern.pattern)].update(pages)
     for pattern in patterns:
-        if pattern.name in named:
+        if pattern.name in operations:
             pattern.callback.replview_page = by_route[str(pattern.pattern)]  # type: ignore[attr-defined]
         else:
             # This address is the description of the API.

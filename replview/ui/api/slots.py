@@ -54,8 +54,8 @@ class SlotOut(Schema):
 @router.get("/slots", response=list[SlotOut], summary="All slots")
 def slots(request: HttpRequest) -> list[dict[str, Any]]:
     """List every slot that replview receives, and the position up to which it is stored."""
-    found = Slot.objects.select_related("source", "incarnation")
-    return [_facts(slot) for slot in found.order_by("source__name", "name")]
+    rows = Slot.objects.select_related("source", "incarnation")
+    return [_facts(slot) for slot in rows.order_by("source__name", "name")]
 
 
 def _facts(slot: Slot) -> dict[str, object]:
@@ -94,12 +94,12 @@ def slot_health(request: HttpRequest, source_name: str, slot_name: str) -> dict[
     view = fleet.find_slot(name) or fleet.find_other(name)
     if view is None:
         raise Http404(f"there is no slot {name!r}: see /api/v1/slots for replview's own")
-    ours, health, server = getattr(view, "slot", None), view.health, view.server
-    at = ours.source if ours is not None else view.server.source  # type: ignore[union-attr]
-    limit = limit_of(at, ours, view.reading)
-    state = SourceState(SourceLook.objects.filter(source=at).first(), fleet.now)
-    cause = None if server is None else cause_of(server, state, fleet.now, ours)
-    loss = foreseen_loss(at, view.reading, fleet.now, ours)
+    slot, health, server = getattr(view, "slot", None), view.health, view.server
+    source = slot.source if slot is not None else view.server.source  # type: ignore[union-attr]
+    limit = limit_of(source, slot, view.reading)
+    state = SourceState(SourceLook.objects.filter(source=source).first(), fleet.now)
+    cause = None if server is None else cause_of(server, state, fleet.now, slot)
+    loss = foreseen_loss(source, view.reading, fleet.now, slot)
     return {
         "slot": name,
         "state": str(health.level),
@@ -110,7 +110,7 @@ def slot_health(request: HttpRequest, source_name: str, slot_name: str) -> dict[
         "retained_bytes": view.retained_wal_bytes,
         "limit_bytes": limit.size_bytes,
         "limit_by": limit.by,
-        "idle_timeout_seconds": idle_timeout(at),
+        "idle_timeout_seconds": idle_timeout(source),
         "time_to_loss": None if loss is None else loss.as_json(),
     }
 
@@ -123,16 +123,16 @@ def slot_named(name: str) -> Slot:
     slots = Slot.objects.select_related("source", "incarnation")
     if name:
         source, _, slot_name = name.rpartition("/")
-        found = slots.filter(source__name=source, name=slot_name).first()
-        if found is None:
+        slot = slots.filter(source__name=source, name=slot_name).first()
+        if slot is None:
             raise Http404(f"there is no slot {name!r}: write source/name, see /api/v1/slots")
-        return found
-    some = list(slots.order_by(F("heartbeat_at").desc(nulls_last=True), "id")[:2])
-    if not some:
+        return slot
+    latest = list(slots.order_by(F("heartbeat_at").desc(nulls_last=True), "id")[:2])
+    if not latest:
         raise Http404("there is no slot yet: replview slot add SOURCE NAME")
-    if len(some) > 1:
+    if len(latest) > 1:
         raise BadRequest("there are several slots", "name one with slot=source/name")
-    return some[0]
+    return latest[0]
 
 
 @page(role=VIEWER)
@@ -149,26 +149,26 @@ def coverage_json(slot: SlotOnRecord, table: tuple[str, str] | None = None) -> d
 
     "No change" may be concluded only for times between ``whole_since`` and ``stored_until``.
     """
-    found = coverage_of(reading_session(), slot, table=table)
+    record = coverage_of(reading_session(), slot, table=table)
     return {
-        "recorded_since": utc_text(found.recorded_since),
-        "recorded_since_lsn": found.recorded_since_lsn,
-        "whole_since": utc_text(found.vouched_since) if found.says_no_change() else None,
-        "stored_until": utc_text(found.stored_until),
-        "stored_until_lsn": found.stored_until_lsn,
-        "gaps": [_gap(gap) for gap in found.gaps],
-        "gaps_known_since": utc_text(found.gaps_known_since),
-        "origin_filtered": found.origin_filtered,
-        "table": None if found.table is None else _table(found.table),
+        "recorded_since": utc_text(record.recorded_since),
+        "recorded_since_lsn": record.recorded_since_lsn,
+        "whole_since": utc_text(record.vouched_since) if record.says_no_change() else None,
+        "stored_until": utc_text(record.stored_until),
+        "stored_until_lsn": record.stored_until_lsn,
+        "gaps": [_gap(gap) for gap in record.gaps],
+        "gaps_known_since": utc_text(record.gaps_known_since),
+        "origin_filtered": record.origin_filtered,
+        "table": None if record.table is None else _table(record.table),
     }
 
 
 def table_named(name: str) -> tuple[str, str]:
     """Split ``schema.table`` into its names. Raises ``BadRequest``."""
-    schema, *rest = name_parts(name)
-    if not schema or not rest or not all(rest):
+    schema, *parts = name_parts(name)
+    if not schema or not parts or not all(parts):
         raise BadRequest(f"{name[:100]} is not a table's name", "write table=schema.table")
-    return schema, ".".join(rest)
+    return schema, ".".join(parts)
 
 
 def _gap(gap: Gap) -> dict[str, object]:
@@ -183,7 +183,7 @@ def _gap(gap: Gap) -> dict[str, object]:
 
 
 def _table(table: TableCoverage) -> dict[str, object]:
-    done = table.baseline
+    baseline = table.baseline
     return {
         "schema": table.schema,
         "table": table.table,
@@ -193,6 +193,10 @@ def _table(table: TableCoverage) -> dict[str, object]:
         "columns_missing": list(table.unpublished_columns),
         "row_filter": table.row_filter,
         "baseline": None
-        if done is None
-        else {"lsn": str(done.lsn), "rows": done.rows, "finished_at": utc_text(done.finished_at)},
+        if baseline is None
+        else {
+            "lsn": str(baseline.lsn),
+            "rows": baseline.rows,
+            "finished_at": utc_text(baseline.finished_at),
+        },
     }

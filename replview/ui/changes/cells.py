@@ -12,7 +12,7 @@ from replview.ui.changes.value_diff import JSONDiff, TextDiff, indented
 #: Most characters of a value; longer ones are cut, with "show all".
 CUT_CHARACTERS = 300
 #: Most characters of a before and an after side by side in the drawer.
-_BESIDE = (10, 15)
+_SIDE_BY_SIDE = (10, 15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ColumnLine:
     def stacked(self) -> bool:
         """Return whether before and after are too long to fit side by side in a narrow place."""
         sizes = [len(side.text) if side else 0 for side in (self.before, self.after)]
-        return sizes[0] > _BESIDE[0] or sizes[1] > _BESIDE[1]
+        return sizes[0] > _SIDE_BY_SIDE[0] or sizes[1] > _SIDE_BY_SIDE[1]
 
 
 def cell(value: object, side: str, *, derived: bool = False, json: bool = False) -> Cell:
@@ -66,19 +66,19 @@ def cell(value: object, side: str, *, derived: bool = False, json: bool = False)
         if "$cut" in value:
             head = str(value["$head"])[:CUT_CHARACTERS]
             return Cell(head, length=int(value["$cut"]), side=side, derived=derived)
-        words, length = _marked(value)
-        return Cell(words, "marked", length=length, side=side, derived=derived)
+        mark_text, length = _describe_mark(value)
+        return Cell(mark_text, "marked", length=length, side=side, derived=derived)
     text = str(value)
     if not text:
         return Cell("empty text", "empty", side=side, derived=derived)
-    shown = (indented(text) if json else None) or text
-    if len(shown) > CUT_CHARACTERS:
-        return Cell(shown[:CUT_CHARACTERS], length=len(text), side=side, derived=derived)
+    display = (indented(text) if json else None) or text
+    if len(display) > CUT_CHARACTERS:
+        return Cell(display[:CUT_CHARACTERS], length=len(text), side=side, derived=derived)
     kind = "quoted" if text.lower() == "null" or text != text.strip() else "value"
-    return Cell(shown, kind, side=side, derived=derived)
+    return Cell(display, kind, side=side, derived=derived)
 
 
-def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:
+def _describe_mark(value: Mapping[str, Any]) -> tuple[str, int | None]:
     """Return words for a marked form, and its length if the whole value can be requested."""
     if "$erased" in value:
         return erased_words(value), None
@@ -88,10 +88,10 @@ def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:
         return f"{count_words(int(value['$aside']))} characters, kept aside", int(value["$aside"])
     if "$too_large" in value:
         return f"too large: {int(value['$too_large']):,} bytes, sha256 {value['$sha256']}", None
-    for mark, words in (("$binary", "binary, not decoded"), ("$bytes", "bytes, not text")):
+    for mark, description in (("$binary", "binary, not decoded"), ("$bytes", "bytes, not text")):
         if mark in value:
             size = len(str(value[mark])) * 3 // 4
-            return f"{words}, {bytes_words(size)}", None
+            return f"{description}, {bytes_words(size)}", None
     return "a form this version does not know", None
 
 

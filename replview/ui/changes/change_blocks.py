@@ -21,7 +21,7 @@ from replview.ui.changes.cells import Block, Cell, ColumnLine, cell
 from replview.ui.changes.value_diff import compared, text_diff
 
 #: Most columns of an insert or delete that are not folded.
-_SHOWN = 8
+_UNFOLDED = 8
 #: Most columns drawn of one change, without and with ``all_columns``; the others are named.
 _MOST_LINES = 60
 _MOST_LINES_ALL = 2_000
@@ -43,13 +43,13 @@ class Sheet:
 
 def _columns(change: ChangeRow, *images: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return names and types of columns in the table's order, then the other ones of the images."""
-    known = [
+    columns = [
         (str(c["name"]), short_type(str(c.get("type") or ""), qualified=True))
         for c in change.columns
     ]
-    names = {name for name, _ in known}
+    names = {name for name, _ in columns}
     extra = [(name, "") for image in images for name in image if name not in names]
-    return known + list(dict.fromkeys(extra))
+    return columns + list(dict.fromkeys(extra))
 
 
 def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) -> None:
@@ -59,7 +59,7 @@ def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) ->
     unknown_before = block.before in ("unknown", "key")
     altered = () if previous is None else previous.altered
     #: True when a masked value is among them, for which it is unknown whether it changed.
-    unsure = False
+    includes_masked = False
     for name, type_name in _columns(change, new, before):
         key = name in change.key_columns
         if name not in new:
@@ -69,24 +69,24 @@ def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) ->
         after = cell(new[name], "new", json=json)
         if name not in before:
             # A key column was not sent, so it did not change. Any other may have changed.
-            words = ALTERED if name in altered else "unknown"
-            unknown = None if unknown_before else Cell(words, "unknown")
+            label = ALTERED if name in altered else "unknown"
+            unknown = None if unknown_before else Cell(label, "unknown")
             line = ColumnLine(name, type_name, None if key else unknown, after, key=key, same=key)
             (block.folded if key else block.lines).append(line)
-        elif (same := same_value(before[name], new[name])) is not False:
-            unsure = unsure or same is None
+        elif (is_same := same_value(before[name], new[name])) is not False:
+            includes_masked = includes_masked or is_same is None
             block.folded.append(ColumnLine(name, type_name, None, after, key=key, same=True))
         else:
             derived = block.before == "derived" and name not in sent_old
-            was = cell(before[name], "old", derived=derived, json=json)
-            differ = _differ(before[name], new[name], json, sheet)
-            block.lines.append(ColumnLine(name, type_name, was, after, *differ, key=key))
-    block.fold_word = "unchanged or masked" if unsure else "unchanged"
+            before_cell = cell(before[name], "old", derived=derived, json=json)
+            differ = _difference(before[name], new[name], json, sheet)
+            block.lines.append(ColumnLine(name, type_name, before_cell, after, *differ, key=key))
+    block.fold_word = "unchanged or masked" if includes_masked else "unchanged"
     block.changed_nothing = changed_nothing(change, previous.image if previous else None)
-    if unknown_before and len(block.lines) > _SHOWN and not sheet.all_columns:
-        block.folded, block.lines = block.lines[_SHOWN:] + block.folded, block.lines[:_SHOWN]
+    if unknown_before and len(block.lines) > _UNFOLDED and not sheet.all_columns:
+        block.folded, block.lines = block.lines[_UNFOLDED:] + block.folded, block.lines[:_UNFOLDED]
         block.fold_word = "more"
-    _bound(block, sheet)
+    _limit_columns(block, sheet)
 
 
 def _before_of_update(block: Block, change: ChangeRow, previous: Any) -> dict[str, object]:
@@ -99,21 +99,21 @@ def _before_of_update(block: Block, change: ChangeRow, previous: Any) -> dict[st
         return {**previous.image, **sent_old}
     else:
         block.before = "key" if sent_old else "unknown"
-        what = "no more of the old row" if sent_old else "no old row"
-        block.before_from = f"the server sent {what}, and earlier changes do not show it"
+        sent_part = "no more of the old row" if sent_old else "no old row"
+        block.before_from = f"the server sent {sent_part}, and earlier changes do not show it"
     return dict(sent_old)
 
 
-def _differ(before: Any, after: Any, json: bool, sheet: Sheet) -> tuple[Any, Any]:
+def _difference(before: Any, after: Any, json: bool, sheet: Sheet) -> tuple[Any, Any]:
     """Return the difference by line or by word, for long texts while the page has room."""
     if not (isinstance(before, str) and isinstance(after, str)):
         return None, None
     size = len(before) + len(after)
     if size > sheet.characters:
         return None, None
-    if json and (found := compared(before, after)) is not None:
+    if json and (json_diff := compared(before, after)) is not None:
         sheet.characters -= size
-        return found, None
+        return json_diff, None
     if min(len(before), len(after)) < _LONG_TEXT and "\n" not in before + after:
         return None, None
     by_word = text_diff(before, after)
@@ -146,13 +146,13 @@ def fill_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) 
         lines.append(ColumnLine(name, type_name, before, after, key=name in change.key_columns))
     # The block's heading already shows the key.
     lines.sort(key=lambda line: line.key)
-    apart = sum(line.key for line in lines)
-    shown = min(_SHOWN, len(lines) - apart) or len(lines)
+    key_lines = sum(line.key for line in lines)
+    shown = min(_UNFOLDED, len(lines) - key_lines) or len(lines)
     block.lines, block.folded = lines[:shown], lines[shown:]
     block.fold_word = "more"
     if sheet.all_columns:
         block.lines, block.folded = lines, []
-    _bound(block, sheet)
+    _limit_columns(block, sheet)
 
 
 def _before_of_delete(
@@ -169,16 +169,16 @@ def _before_of_delete(
     return {**previous.image, **image}
 
 
-def _bound(block: Block, sheet: Sheet) -> None:
+def _limit_columns(block: Block, sheet: Sheet) -> None:
     """Limit the columns to those that fit, and list the others by name."""
     if sheet.all_columns:
         block.lines = sorted(block.lines + block.folded, key=lambda line: line.same)
         block.folded = []
     room = max(8, min(_MOST_LINES_ALL if sheet.all_columns else _MOST_LINES, sheet.lines))
     more_room = max(room - len(block.lines), 0)
-    left = block.lines[room:] + block.folded[more_room:]
+    surplus = block.lines[room:] + block.folded[more_room:]
     block.lines, block.folded = block.lines[:room], block.folded[:more_room]
-    block.left_out = [line.name for line in left]
+    block.left_out = [line.name for line in surplus]
     sheet.lines -= len(block.lines) + len(block.folded)
 
 
@@ -252,7 +252,7 @@ def _fill_hidden(block: Block, message: Mapping[str, object]) -> None:
 
 def _fill_key(block: Block, change: ChangeRow) -> None:
     """Set the row's key after the change, or for a delete before it."""
-    whole: dict[str, str | None] = {}
+    key_values: dict[str, str | None] = {}
     for name in change.key_columns:
         image = next((i for i in (change.new, change.old) if i and name in i), None)
         if image is None:
@@ -260,9 +260,9 @@ def _fill_key(block: Block, change: ChangeRow) -> None:
         value = image[name]
         block.key.append((name, cell(value, "new").text[:_KEY_CHARACTERS]))
         if value is None or isinstance(value, str):
-            whole[name] = value
-    if len(whole) == len(change.key_columns):
-        block.key_values = whole
+            key_values[name] = value
+    if len(key_values) == len(change.key_columns):
+        block.key_values = key_values
 
 
 def _fill_message(block: Block, message: Mapping[str, object]) -> None:
@@ -282,8 +282,8 @@ def _fill_message(block: Block, message: Mapping[str, object]) -> None:
     block.words = f"{kind}, {bytes_words(size)}"
 
 
-def _fill_truncate(block: Block, how: Mapping[str, object]) -> None:
-    words = ["every row removed; the server does not say which or how many"]
-    words += ["CASCADE"] if how.get("cascade") else []
-    words += ["RESTART IDENTITY"] if how.get("restart_identity") else []
-    block.words = ", ".join(words)
+def _fill_truncate(block: Block, options: Mapping[str, object]) -> None:
+    parts = ["every row removed; the server does not say which or how many"]
+    parts += ["CASCADE"] if options.get("cascade") else []
+    parts += ["RESTART IDENTITY"] if options.get("restart_identity") else []
+    block.words = ", ".join(parts)

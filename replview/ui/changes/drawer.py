@@ -41,8 +41,8 @@ def find_transaction(transaction_id: int) -> TransactionRow:
     """
     readable = transaction_id < 1 << 63
     row = history.transaction_by_id(reading_session(), transaction_id) if readable else None
-    seen = seen_sources() is None or Transaction.objects.filter(pk=transaction_id).exists()
-    if row is None or row.state == "copying" or not seen:
+    is_seen = seen_sources() is None or Transaction.objects.filter(pk=transaction_id).exists()
+    if row is None or row.state == "copying" or not is_seen:
         raise Http404("there is no such transaction, or it was received again")
     return row
 
@@ -52,8 +52,8 @@ def received_anew(transaction_id: int) -> tuple[int | None, dt.datetime | None]:
 
     It has a new id after it was received again. Each is None where there is none or it is unknown.
     """
-    noted = {"detail__transactions__has_key": str(transaction_id)}
-    event = SlotEvent.objects.filter(kind="discarded", **noted).first()
+    condition = {"detail__transactions__has_key": str(transaction_id)}
+    event = SlotEvent.objects.filter(kind="discarded", **condition).first()
     row = Transaction.objects.filter(pk=transaction_id, state="discarded").first()
     if event is not None:
         slot_id, (xid, seen_us) = event.slot_id, event.detail["transactions"][str(transaction_id)]
@@ -63,11 +63,11 @@ def received_anew(transaction_id: int) -> tuple[int | None, dt.datetime | None]:
     else:
         return None, None
     # The replacement keeps the time when the transaction was first seen.
-    found = Transaction.objects.filter(
+    replacements = Transaction.objects.filter(
         incarnation__slot_id=slot_id, xid=xid, received_at=seen_at, pk__gt=transaction_id
     ).exclude(state__in=history.HIDDEN_STATES)
-    again = found.order_by("pk").values_list("pk", flat=True).last()
-    return again, None if event is None else event.at
+    new_id = replacements.order_by("pk").values_list("pk", flat=True).last()
+    return new_id, None if event is None else event.at
 
 
 def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
@@ -82,14 +82,18 @@ def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
 def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> DrawerChanges:
     """Return the changes behind the change ``after``."""
     # Rolled-back changes that the slot keeps are shown, and marked.
-    kept = bool(row.aborted_changes) and slot.keep_aborted
-    found = read_changes_page(
-        reading_session(), row.id, ChangeFilter(with_aborted=kept), after=after, limit=PAGE_CHANGES
+    with_aborted = bool(row.aborted_changes) and slot.keep_aborted
+    page = read_changes_page(
+        reading_session(),
+        row.id,
+        ChangeFilter(with_aborted=with_aborted),
+        after=after,
+        limit=PAGE_CHANGES,
     )
-    more_after = found.searched_to or (found.rows[-1].seq if found.more else None)
+    more_after = page.searched_to or (page.rows[-1].seq if page.more else None)
     return DrawerChanges(
         row=row,
         slot=slot,
-        blocks=blocks_of(found.rows, not_undone=NOT_UNDONE.get(row.state, "")),
+        blocks=blocks_of(page.rows, not_undone=NOT_UNDONE.get(row.state, "")),
         more_after=more_after,
     )

@@ -15,10 +15,10 @@ WIDTH, HEIGHT = 176, 16
 #: The x coordinates of the line's begin and end; the symbol of the end follows.
 _LEFT, _RIGHT = 5.0, 160.0
 #: Least width of a state, so that a short one is visible.
-_LEAST = 14.0
+_LEAST_WIDTH = 14.0
 
-_BEFORE = ("streaming", "prepared")
-_ENDS = ("committed", "aborted", "rolled back", "skipped", "unknown")
+_OPEN_STATES = ("streaming", "prepared")
+_END_STATES = ("committed", "aborted", "rolled back", "skipped", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class LifecycleDrawing:
 
     steps: list[Stage]
     spans: list[StateSpan]
-    #: Its last state if it has ended, else empty.
+    #: The last state if the transaction has ended, else empty.
     end: str = ""
     width: int = WIDTH
     height: int = HEIGHT
@@ -77,8 +77,8 @@ class LifecycleDrawing:
         """Return the time in each state: ``prepared 22 s``; for two ``1 min 42 s + 1 min 28 s``."""
         spans = self.spans
         if len(spans) == 2:
-            return " + ".join(_lasted(span.seconds) for span in spans)
-        return ", ".join(f"{span.state} {_lasted(span.seconds)}" for span in spans)
+            return " + ".join(_duration_text(span.seconds) for span in spans)
+        return ", ".join(f"{span.state} {_duration_text(span.seconds)}" for span in spans)
 
     @property
     def summary(self) -> str:
@@ -90,24 +90,24 @@ class LifecycleDrawing:
 def lifecycle_of(row: Any, transitions: Iterable[Any], now: datetime) -> LifecycleDrawing | None:
     """Return the lifecycle of a ``Transaction`` or its history row; None for a plain one."""
     steps = _steps(row, transitions)
-    if not any(step.state in _BEFORE for step in steps):
+    if not any(step.state in _OPEN_STATES for step in steps):
         return None
-    end = steps[-1].state if steps[-1].state in _ENDS else ""
-    lasted = [
+    end = steps[-1].state if steps[-1].state in _END_STATES else ""
+    durations = [
         (step.state, _seconds(step, following, now))
         for step, following in zip(steps, [*steps[1:], None], strict=True)
-        if step.state not in _ENDS
+        if step.state not in _END_STATES
     ]
-    return LifecycleDrawing(steps=_in_order(steps), spans=_spans(lasted), end=end)
+    return LifecycleDrawing(steps=_in_order(steps), spans=_spans(durations), end=end)
 
 
 def _steps(row: Any, transitions: Iterable[Any]) -> list[Stage]:
-    known = {step.state: step for step in _from_columns(row)} | {
+    by_state = {step.state: step for step in _from_columns(row)} | {
         step.state: Stage(step.state, step.source_time, step.recorded_at, step.lsn)
         for step in transitions
     }
-    order = (*_BEFORE, row.state) if row.state in _ENDS else _BEFORE
-    return [known[state] for state in order if state in known]
+    order = (*_OPEN_STATES, row.state) if row.state in _END_STATES else _OPEN_STATES
+    return [by_state[state] for state in order if state in by_state]
 
 
 def _in_order(steps: list[Stage]) -> list[Stage]:
@@ -126,7 +126,7 @@ def _from_columns(row: Any) -> Iterable[Stage]:
     if row.prepared_at is not None:
         lsn = getattr(row, "prepare_lsn", None)
         yield Stage(state="prepared", source_time=row.prepared_at, lsn=lsn)
-    if row.state in _ENDS:
+    if row.state in _END_STATES:
         ended_at, lsn = row.commit_time or row.ended_at, row.commit_lsn or row.end_lsn
         yield Stage(row.state, ended_at, row.stored_at, lsn)
 
@@ -145,30 +145,30 @@ def _seconds(step: Stage, following: Stage | None, now: datetime) -> float | Non
     return None
 
 
-def _spans(lasted: list[tuple[str, float | None]]) -> list[StateSpan]:
+def _spans(durations: list[tuple[str, float | None]]) -> list[StateSpan]:
     """Return adjacent parts, as wide as their time; an unknown time is as wide as the rest."""
-    known = sum(seconds or 0.0 for _, seconds in lasted)
-    weights = [known or 1.0 if seconds is None else seconds for _, seconds in lasted]
+    known_seconds = sum(seconds or 0.0 for _, seconds in durations)
+    weights = [known_seconds or 1.0 if seconds is None else seconds for _, seconds in durations]
     room, total = _RIGHT - _LEFT, sum(weights) or 1.0
-    widths = [min(max(room * weight / total, _LEAST), room) for weight in weights]
+    widths = [min(max(room * weight / total, _LEAST_WIDTH), room) for weight in weights]
     if len(widths) == 2:
-        widths[0] = min(widths[0], room - _LEAST)
+        widths[0] = min(widths[0], room - _LEAST_WIDTH)
         widths[1] = room - widths[0]
     left, spans = _LEFT, []
-    for (state, seconds), width in zip(lasted, widths, strict=True):
+    for (state, seconds), width in zip(durations, widths, strict=True):
         right = round(left + width, 1)
         spans.append(StateSpan(state=state, seconds=seconds, left=round(left, 1), right=right))
         left = right
     return spans
 
 
-def _lasted(seconds: float | None) -> str:
+def _duration_text(seconds: float | None) -> str:
     if seconds is None:
         return "unknown"
     return age_words(seconds) if seconds >= 1 else short_words(seconds * 1e6)
 
 
 def _step_words(step: Stage) -> str:
-    when = "at an unknown time" if step.at is None else f"{step.at:%H:%M:%S} UTC"
+    time_text = "at an unknown time" if step.at is None else f"{step.at:%H:%M:%S} UTC"
     where = f" at {step.lsn}" if step.lsn else ""
-    return f"{step.state} {when}{where}"
+    return f"{step.state} {time_text}{where}"

@@ -21,7 +21,7 @@ MARKER_KINDS = frozenset(
 #: Most tables named in a line; the others are counted.
 _TABLES_SHOWN = 3
 #: Most time from storing a commit to the log line about it.
-_LATER = dt.timedelta(minutes=5)
+_LOG_DELAY = dt.timedelta(minutes=5)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,12 +115,12 @@ def transaction_lines(
         names |= history.relation_names(reading_session(), unknown)
     silent = [row.id for row in rows if row.messages and not row.relations]
     prefixes = messages_of(reading_session(), silent)
-    found = []
+    lines = []
     for row in rows:
         tables = [_touched(row, key, counts, names) for key, counts in row.relations.items()]
         tables.sort(key=lambda table: -table.total)
         slot, incarnation = slots.get(row.incarnation_id, ("", 0))
-        found.append(
+        lines.append(
             TransactionLine(
                 row=row,
                 slot=slot,
@@ -131,7 +131,7 @@ def transaction_lines(
                 chosen=row.id == chosen,
             )
         )
-    return found
+    return lines
 
 
 def _touched(
@@ -147,16 +147,16 @@ def with_markers(
     lines: Sequence[TransactionLine], slot_id: int, *, newest: bool
 ) -> list[TransactionLine | MarkerLine]:
     """Return a slot's lines with its log's lines between; ``newest``: the first page."""
-    found: list[TransactionLine | MarkerLine] = []
+    merged: list[TransactionLine | MarkerLine] = []
     events = _events_between(lines, slot_id, newest=newest)
     for line in lines:
         seq = line.row.commit_seq
         # At one place the log's newest line is on top, all above the transaction itself.
         while seq is not None and events and _place(events[0]) >= (line.row.incarnation_id, seq):
             event = events.pop(0)
-            found.append(MarkerLine(event, kind_of(event.kind)))
-        found.append(line)
-    return found
+            merged.append(MarkerLine(event, kind_of(event.kind)))
+        merged.append(line)
+    return merged
 
 
 def _place(event: EventRow) -> tuple[int, int]:
@@ -167,19 +167,19 @@ def _events_between(
     lines: Sequence[TransactionLine], slot_id: int, *, newest: bool
 ) -> list[EventRow]:
     """Return the log's lines from the oldest to the newest transaction shown, newest first."""
-    placed = [line.row for line in lines if line.row.commit_seq is not None]
-    if not placed:
+    placed_rows = [line.row for line in lines if line.row.commit_seq is not None]
+    if not placed_rows:
         return []
-    stored = [row.stored_at or row.received_at for row in placed]
-    found = history.events_between(
+    stored = [row.stored_at or row.received_at for row in placed_rows]
+    events = history.events_between(
         reading_session(),
         slot_id,
-        since=min(stored) - _LATER,
-        until=None if newest else max(stored) + _LATER,
+        since=min(stored) - _LOG_DELAY,
+        until=None if newest else max(stored) + _LOG_DELAY,
     )
-    first, last = placed[-1], placed[0]
+    first, last = placed_rows[-1], placed_rows[0]
     low = (first.incarnation_id, first.commit_seq or 0)
     high = (last.incarnation_id, last.commit_seq or 0)
-    shown = [event for event in found if event.kind in MARKER_KINDS]
-    shown.sort(key=lambda event: (_place(event), event.at), reverse=True)
-    return [event for event in shown if low <= _place(event) and (newest or _place(event) < high)]
+    markers = [event for event in events if event.kind in MARKER_KINDS]
+    markers.sort(key=lambda event: (_place(event), event.at), reverse=True)
+    return [event for event in markers if low <= _place(event) and (newest or _place(event) < high)]

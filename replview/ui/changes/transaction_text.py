@@ -45,16 +45,16 @@ class Station:
 
 def _others(names: Sequence[str | None]) -> str:
     """Return words about further actors: ``and 1 more, in part unknown:``."""
-    named = sum(name is not None for name in names)
-    words = [f"and {named} more"] if named else []
-    return ", ".join([*words, "in part unknown:"] if None in names else words)
+    number = sum(name is not None for name in names)
+    parts = [f"and {number} more"] if number else []
+    return ", ".join([*parts, "in part unknown:"] if None in names else parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
     """The sentence, the time line and the facts of a transaction, for a drawer's heading."""
 
-    #: Its gid or xid; ``message`` outside any transaction.
+    #: The gid or xid; ``message`` outside any transaction.
     name: str
     #: The actor's name; None where unknown.
     actor: str | None
@@ -93,8 +93,8 @@ def heading_of(row: TransactionRow) -> Heading:
         other_actors=_others(row.names[1:]),
         also=", ".join(row.others(row.actor)),
         grade_kind=grade_kind(row.actor_grade),
-        did=_did_in_short(row, rows, open_, lost),
-        rows=_rows(row, rows),
+        did=_verb(row, rows, open_, lost),
+        rows=_rows_text(row, rows),
         tables=plural(len(row.relations), "table"),
         when=row.ended_at if lost else row.commit_time or row.prepared_at,
         ended=lost,
@@ -108,7 +108,7 @@ def heading_of(row: TransactionRow) -> Heading:
     )
 
 
-def _did_in_short(row: TransactionRow, rows: int, open_: bool, lost: bool) -> str:
+def _verb(row: TransactionRow, rows: int, open_: bool, lost: bool) -> str:
     if row.state == "message" or (row.messages and not rows and not row.truncates):
         return "sent"
     if lost:
@@ -118,7 +118,7 @@ def _did_in_short(row: TransactionRow, rows: int, open_: bool, lost: bool) -> st
     return "is changing" if open_ and row.state != "prepared" else "changed"
 
 
-def _rows(row: TransactionRow, rows: int) -> str:
+def _rows_text(row: TransactionRow, rows: int) -> str:
     if rows:
         return plural(rows, "row")
     if row.truncates:
@@ -134,8 +134,8 @@ def _stations(row: TransactionRow) -> list[Station]:
     end = row.commit_time or row.ended_at
     if end is None:
         return stations
-    word = row.state if row.state in ("aborted", "rolled back") else "committed"
-    stations.append(Station(word, f"{end:%S}.{end.microsecond // 1000:03d}", in_wal=True))
+    end_name = row.state if row.state in ("aborted", "rolled back") else "committed"
+    stations.append(Station(end_name, f"{end:%S}.{end.microsecond // 1000:03d}", in_wal=True))
     if row.stored_at is not None:
         after_us = (row.stored_at - end).total_seconds() * 1e6
         # The source's and replview's clocks may disagree; then no difference is shown.
@@ -153,7 +153,7 @@ def flat_context(context: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]
         if key[:1] == "$":
             continue
         if isinstance(value, Mapping):
-            yield from ((f"{key}.{inner}", each) for inner, each in value.items())
+            yield from ((f"{key}.{inner}", member) for inner, member in value.items())
         else:
             yield key, value
 
@@ -163,8 +163,8 @@ def _context(context: Mapping[str, Any] | None) -> str:
         f"{key} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for key, value in flat_context(context)
     ]
-    more = f", {len(pairs) - _CONTEXT_SHOWN} more" if len(pairs) > _CONTEXT_SHOWN else ""
-    return ", ".join(pairs[:_CONTEXT_SHOWN])[:400] + more
+    rest_text = f", {len(pairs) - _CONTEXT_SHOWN} more" if len(pairs) > _CONTEXT_SHOWN else ""
+    return ", ".join(pairs[:_CONTEXT_SHOWN])[:400] + rest_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,10 +196,12 @@ def sentence_of(
             did="sent a message outside any transaction",
             rest="It takes effect even if the transaction that sent it rolled back.",
         )
-    return TransactionSentence(names_actor=True, did=_did(row), rest=_rest(row, blocks, whole))
+    return TransactionSentence(
+        names_actor=True, did=_did_text(row), rest=_effect_text(row, blocks, whole)
+    )
 
 
-def _did(row: TransactionRow) -> str:
+def _did_text(row: TransactionRow) -> str:
     rows = row.inserts + row.updates + row.deletes
     tables = plural(len(row.relations), "table")
     verb = {
@@ -219,7 +221,7 @@ def _did(row: TransactionRow) -> str:
     return f"{verb} no published row" + (" that counts" if row.aborted_changes else "")
 
 
-def _rest(row: TransactionRow, blocks: Sequence[Block], whole: bool) -> str:
+def _effect_text(row: TransactionRow, blocks: Sequence[Block], whole: bool) -> str:
     by_state = {
         "receiving": "It is being received: it has no effect yet.",
         "streaming": "Still open on the source: it has no effect yet.",
@@ -232,23 +234,23 @@ def _rest(row: TransactionRow, blocks: Sequence[Block], whole: bool) -> str:
     }
     if row.state in by_state:
         return by_state[row.state]
-    back = "Nothing rolled back"
+    rolled_back = "Nothing rolled back"
     if row.aborted_changes:
-        back = f"{plural(row.aborted_changes, 'change')} rolled back to a savepoint"
+        rolled_back = f"{plural(row.aborted_changes, 'change')} rolled back to a savepoint"
     undo = _undo(blocks) if whole else ""
-    return f"{back}; {undo}." if undo else f"{back}."
+    return f"{rolled_back}; {undo}." if undo else f"{rolled_back}."
 
 
 def _undo(blocks: Sequence[Block]) -> str:
     rows = [block for block in blocks if block.op in "IUDT" and not block.aborted]
-    able = sum(not block.undo_problem for block in rows)
+    undoable = sum(not block.undo_problem for block in rows)
     if not rows:
         return ""
-    if able == len(rows):
-        return f"undo is possible for {'all ' if able > 1 else ''}{plural(able, 'row')}"
-    if not able:
+    if undoable == len(rows):
+        return f"undo is possible for {'all ' if undoable > 1 else ''}{plural(undoable, 'row')}"
+    if not undoable:
         return "undo is not possible: each change shows why"
-    return f"undo is possible for {able:,} of {plural(len(rows), 'change')}"
+    return f"undo is possible for {undoable:,} of {plural(len(rows), 'change')}"
 
 
 def grade_words(row: TransactionRow) -> str:

@@ -11,7 +11,7 @@ LONGEST_TEXT = 50_000
 #: Most words in the part that differs, because the time grows with their product.
 MOST_WORDS = 1_500
 #: Least share of equal characters; less similar texts are easier to read apart.
-_ALIKE = 0.35
+_LEAST_SIMILAR = 0.35
 #: Characters shown at each end of a long equal part.
 _CHARACTERS_AROUND = 60
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
@@ -46,31 +46,35 @@ def text_diff(before: str, after: str) -> TextDiff | None:
     """Return the difference by word; None where the texts are too long or too different."""
     if before == after or max(len(before), len(after)) > LONGEST_TEXT:
         return None
-    head, old, new, tail = _apart(before, after)
+    head, old, new, tail = _common_ends(before, after)
     # Split at words, so that part of a word is never marked.
     words_before, words_after = _WORD.findall(old), _WORD.findall(new)
     if max(len(words_before), len(words_after)) > MOST_WORDS:
         return None
     matcher = SequenceMatcher(None, words_before, words_after, autojunk=False)
-    same = len(head) + len(tail)
+    equal_characters = len(head) + len(tail)
     pieces = _word_pieces(matcher, words_before, words_after)
-    same += sum(len(piece.text) for piece in pieces if not piece.sign)
-    if 2 * same < _ALIKE * (len(before) + len(after)):
+    equal_characters += sum(len(piece.text) for piece in pieces if not piece.sign)
+    if 2 * equal_characters < _LEAST_SIMILAR * (len(before) + len(after)):
         return None
-    whole = _joined([DiffPiece("", head), *pieces, DiffPiece("", tail)])
-    before_each = [DiffPiece("", ""), *whole]
-    places = sum(bool(two.sign and not one.sign) for one, two in pairwise(before_each))
-    return TextDiff(_left_out(whole), places, len(old) + len(new))
+    merged = _joined([DiffPiece("", head), *pieces, DiffPiece("", tail)])
+    with_start = [DiffPiece("", ""), *merged]
+    places = sum(
+        bool(current.sign and not previous.sign) for previous, current in pairwise(with_start)
+    )
+    return TextDiff(_left_out(merged), places, len(old) + len(new))
 
 
-def _apart(before: str, after: str) -> tuple[str, str, str, str]:
+def _common_ends(before: str, after: str) -> tuple[str, str, str, str]:
     """Return the common start, the rest of each, and the common end, cut between words."""
     head = _shared(before, after)
-    while head and (_joins(before, head) or _joins(after, head)):
+    while head and (_is_inside_word(before, head) or _is_inside_word(after, head)):
         head -= 1
     room = min(len(before), len(after)) - head
     tail = _shared(before[::-1][:room], after[::-1][:room])
-    while tail and (_joins(before, len(before) - tail) or _joins(after, len(after) - tail)):
+    while tail and (
+        _is_inside_word(before, len(before) - tail) or _is_inside_word(after, len(after) - tail)
+    ):
         tail -= 1
     return (
         before[:head],
@@ -92,28 +96,28 @@ def _shared(before: str, after: str) -> int:
     return low
 
 
-def _joins(text: str, at: int) -> bool:
+def _is_inside_word(text: str, position: int) -> bool:
     """Return whether a word spans this position."""
-    return 0 < at < len(text) and (text[at - 1].isalnum() and text[at].isalnum())
+    return 0 < position < len(text) and (text[position - 1].isalnum() and text[position].isalnum())
 
 
 def _word_pieces(
     matcher: SequenceMatcher[str], before: list[str], after: list[str]
 ) -> list[DiffPiece]:
-    found: list[DiffPiece] = []
+    pieces: list[DiffPiece] = []
     for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
         old, new = "".join(before[a_from:a_to]), "".join(after[b_from:b_to])
         if tag == "equal":
-            found.append(DiffPiece("", old))
+            pieces.append(DiffPiece("", old))
         else:
-            found += [DiffPiece("-", old)] if old else []
-            found += [DiffPiece("+", new)] if new else []
-    return found
+            pieces += [DiffPiece("-", old)] if old else []
+            pieces += [DiffPiece("+", new)] if new else []
+    return pieces
 
 
 def _joined(pieces: list[DiffPiece]) -> list[DiffPiece]:
     """Merge a single space between two changes into them, which gives fewer places."""
-    found: list[DiffPiece] = []
+    merged: list[DiffPiece] = []
     for number, piece in enumerate(pieces):
         if not piece.text:
             continue
@@ -121,21 +125,21 @@ def _joined(pieces: list[DiffPiece]) -> list[DiffPiece]:
             not piece.sign
             and piece.text.isspace()
             and len(piece.text) < 3
-            and found
-            and found[-1].sign
+            and merged
+            and merged[-1].sign
             and number + 1 < len(pieces)
             and pieces[number + 1].sign
         )
         if lonely:
-            found += [DiffPiece("-", piece.text), DiffPiece("+", piece.text)]
+            merged += [DiffPiece("-", piece.text), DiffPiece("+", piece.text)]
         else:
-            found.append(piece)
-    return _in_order(found)
+            merged.append(piece)
+    return _in_order(merged)
 
 
 def _in_order(pieces: list[DiffPiece]) -> list[DiffPiece]:
     """Put all removed parts of neighbouring changes before all added ones."""
-    found: list[DiffPiece] = []
+    ordered: list[DiffPiece] = []
     old = new = ""
     for piece in [*pieces, DiffPiece("", "")]:
         if piece.sign == "-":
@@ -143,31 +147,31 @@ def _in_order(pieces: list[DiffPiece]) -> list[DiffPiece]:
         elif piece.sign == "+":
             new += piece.text
         else:
-            found += [DiffPiece("-", old)] if old else []
-            found += [DiffPiece("+", new)] if new else []
-            found += [piece] if piece.text else []
+            ordered += [DiffPiece("-", old)] if old else []
+            ordered += [DiffPiece("+", new)] if new else []
+            ordered += [piece] if piece.text else []
             old = new = ""
-    return found
+    return ordered
 
 
 def _left_out(pieces: list[DiffPiece]) -> list[DiffPiece]:
     """Leave out the middle of long equal parts."""
-    found: list[DiffPiece] = []
+    shown: list[DiffPiece] = []
     for number, piece in enumerate(pieces):
         head = 0 if number == 0 else _CHARACTERS_AROUND
         tail = 0 if number == len(pieces) - 1 else _CHARACTERS_AROUND
         middle = len(piece.text) - head - tail
         if piece.sign or middle < 2 * _CHARACTERS_AROUND:
-            found.append(piece)
+            shown.append(piece)
             continue
         shown_tail = piece.text[len(piece.text) - tail :] if tail else ""
-        words = f"{middle:,} characters unchanged"
-        found += [
+        text = f"{middle:,} characters unchanged"
+        shown += [
             DiffPiece("", piece.text[:head]),
-            DiffPiece("…", words),
+            DiffPiece("…", text),
             DiffPiece("", shown_tail),
         ]
-    return [piece for piece in found if piece.text]
+    return [piece for piece in shown if piece.text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,7 @@ class JSONLine:
     sign: str
     text: str
     folded: int = 0
-    #: Its line number before and after, from 1; None where it is not on that side.
+    #: The line number before and after, from 1; None where the line is not on that side.
     old: int | None = None
     new: int | None = None
     #: The parts of the line, where only some of it differs.
@@ -247,39 +251,41 @@ def compared(before: str, after: str) -> JSONDiff | None:
     old, new = indented(before), indented(after)
     if old is None or new is None:
         return None
-    a, b = old.split("\n"), new.split("\n")
-    if max(len(a), len(b)) > _MOST_LINES:
+    old_lines, new_lines = old.split("\n"), new.split("\n")
+    if max(len(old_lines), len(new_lines)) > _MOST_LINES:
         return None
-    found: list[JSONLine] = []
+    lines: list[JSONLine] = []
     changed = added = removed = 0
-    codes = SequenceMatcher(None, _bare(a), _bare(b), autojunk=False).get_opcodes()
+    codes = SequenceMatcher(
+        None, _without_commas(old_lines), _without_commas(new_lines), autojunk=False
+    ).get_opcodes()
     for number, (tag, a_from, a_to, b_from, b_to) in enumerate(codes):
         if tag == "equal":
             first, last = number == 0, number == len(codes) - 1
-            found += _folded(b[b_from:b_to], a_from, b_from, first=first, last=last)
+            lines += _folded(new_lines[b_from:b_to], a_from, b_from, first=first, last=last)
             continue
         pairs = min(a_to - a_from, b_to - b_from)
         changed += pairs
         removed += a_to - a_from - pairs
         added += b_to - b_from - pairs
-        found += _replaced(a, b, range(a_from, a_to), range(b_from, b_to))
-    return JSONDiff(found, changed, added, removed)
+        lines += _replaced(old_lines, new_lines, range(a_from, a_to), range(b_from, b_to))
+    return JSONDiff(lines, changed, added, removed)
 
 
-def _replaced(a: list[str], b: list[str], old: range, new: range) -> list[JSONLine]:
+def _replaced(old_lines: list[str], new_lines: list[str], old: range, new: range) -> list[JSONLine]:
     """Return changed lines in pairs, before above after; surplus lines of one side follow."""
-    found = []
+    lines = []
     for number in range(max(len(old), len(new))):
-        before = a[old[number]] if number < len(old) else None
-        after = b[new[number]] if number < len(new) else None
+        before = old_lines[old[number]] if number < len(old) else None
+        after = new_lines[new[number]] if number < len(new) else None
         pieces = _line_pieces(before, after)
         if before is not None:
-            kept = _of_side(pieces, before, "-")
-            found.append(JSONLine("-", before, old=old[number] + 1, pieces=kept))
+            own_pieces = _side_pieces(pieces, before, "-")
+            lines.append(JSONLine("-", before, old=old[number] + 1, pieces=own_pieces))
         if after is not None:
-            kept = _of_side(pieces, after, "+")
-            found.append(JSONLine("+", after, new=new[number] + 1, pieces=kept))
-    return found
+            own_pieces = _side_pieces(pieces, after, "+")
+            lines.append(JSONLine("+", after, new=new[number] + 1, pieces=own_pieces))
+    return lines
 
 
 def _line_pieces(before: str | None, after: str | None) -> list[DiffPiece]:
@@ -288,18 +294,18 @@ def _line_pieces(before: str | None, after: str | None) -> list[DiffPiece]:
         parts = text_diff(before.rstrip(","), after.rstrip(","))
         return parts.pieces if parts else []
     line, sign = (before, "-") if after is None else (after, "+")
-    bare = (line or "").rstrip(",")
-    start = len(bare) - len(bare.lstrip())
-    return [DiffPiece("", bare[:start]), DiffPiece(sign, bare[start:])]
+    text = (line or "").rstrip(",")
+    start = len(text) - len(text.lstrip())
+    return [DiffPiece("", text[:start]), DiffPiece(sign, text[start:])]
 
 
-def _of_side(pieces: list[DiffPiece], line: str, sign: str) -> list[DiffPiece]:
+def _side_pieces(pieces: list[DiffPiece], line: str, sign: str) -> list[DiffPiece]:
     """Return the parts of one side's line, its comma at the end."""
     comma = [DiffPiece("", ",")] if line.endswith(",") else []
     return [*(piece for piece in pieces if piece.sign in ("", sign)), *comma] if pieces else []
 
 
-def _bare(lines: list[str]) -> list[str]:
+def _without_commas(lines: list[str]) -> list[str]:
     """Remove trailing commas, which differ only because another member follows."""
     return [line.rstrip(",") for line in lines]
 

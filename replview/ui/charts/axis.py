@@ -62,12 +62,12 @@ def words_of(unit: str, value: float) -> str:
 
 
 def _bytes_words(value: float) -> str:
-    place = 0
-    while value >= 1023.5 and place < len(_BYTE_UNITS) - 1:
+    power = 0
+    while value >= 1023.5 and power < len(_BYTE_UNITS) - 1:
         value /= 1024
-        place += 1
+        power += 1
     figure = f"{value:.1f}".removesuffix(".0") if value < 100 else f"{value:.0f}"
-    return f"{figure}{_NO_BREAK}{_BYTE_UNITS[place]}"
+    return f"{figure}{_NO_BREAK}{_BYTE_UNITS[power]}"
 
 
 def _seconds_words(value: float) -> str:

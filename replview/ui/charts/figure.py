@@ -45,15 +45,17 @@ class HatchedRange:
 
 def stretches(slot: SlotValues, reasons: Sequence[str | None]) -> list[HatchedRange]:
     """Return one range for neighbouring points with the same reason; a lone point makes none."""
-    found: list[HatchedRange] = []
+    ranges: list[HatchedRange] = []
     number = 0
     for reason, points in groupby(reasons):
         start, number = number, number + len(list(points))
         if reason is not None and number - start > 1:
             lasts = number == len(reasons)
             until = slot.times[number - 1 if lasts else number]
-            found.append(HatchedRange(since=slot.times[start], until=until, why=reason, open=lasts))
-    return found
+            ranges.append(
+                HatchedRange(since=slot.times[start], until=until, why=reason, open=lasts)
+            )
+    return ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +116,8 @@ def lines_of(
 ) -> list[ChartLine]:
     """Return a field's line for each slot, named for the field, or for the slot if several."""
     if len(slots) == 1:
-        given = {"name": word or source, "word": word, **single}
-        return [ChartLine(times=slots[0].times, values=slots[0].of(source), **given)]
+        fields = {"name": word or source, "word": word, **single}
+        return [ChartLine(times=slots[0].times, values=slots[0].of(source), **fields)]
     return [
         ChartLine(name=slot.name, times=slot.times, values=slot.of(source), word=slot.name,
                   ink=ink, dash=dash)
@@ -140,15 +142,15 @@ def chart(
     data += [_trace(line, unit) for line in lines]
     legend = [{"name": line.name, "ink": line.ink, "dash": line.dash} for line in lines]
     legend += [{"name": level.name, "ink": level.ink, "dash": "dash"} for level in levels]
-    known = any(value is not None for line in lines for value in line.values)
+    has_values = any(value is not None for line in lines for value in line.values)
     return Chart(
         key=key,
         title=title,
         unit=unit,
         figure={"data": data, "layout": _layout(marks, levels)},
         legend=legend,
-        note=note or ("" if known else "No data in this time range."),
-        unknown=[asdict(one) for one in unknown],
+        note=note or ("" if has_values else "No data in this time range."),
+        unknown=[asdict(range_) for range_ in unknown],
     )
 
 

@@ -68,24 +68,24 @@ class LagQuery:
     @classmethod
     def of(cls, words: QueryDict) -> "LagQuery":
         """Read the parameters of an address."""
-        asked = Params(words)
-        chosen = asked.choice("range", RANGES, DEFAULT_RANGE)
-        misread = ["range"] if words.get("range", chosen) != chosen else []
-        named = [one for word in words.getlist("charts") for one in word.split(",") if one]
-        charts = tuple(one for one in CHARTS if one in named) or _DEFAULT_CHARTS
-        if any(one not in CHARTS for one in named):
+        params = Params(words)
+        range_name = params.choice("range", RANGES, DEFAULT_RANGE)
+        misread = ["range"] if words.get("range", range_name) != range_name else []
+        names = [name for word in words.getlist("charts") for name in word.split(",") if name]
+        charts = tuple(name for name in CHARTS if name in names) or _DEFAULT_CHARTS
+        if any(name not in CHARTS for name in names):
             misread.append("charts")
-        since, until = asked.text("from", 40), asked.text("to", 40)
+        since, until = params.text("from", 40), params.text("to", 40)
         query = cls(
-            slots=tuple(dict.fromkeys(one for one in words.getlist("slot") if one)),
-            range=chosen,
+            slots=tuple(dict.fromkeys(name for name in words.getlist("slot") if name)),
+            range=range_name,
             since=since,
             until=until,
             charts=charts,
-            table=asked.flag("table", "1"),
+            table=params.flag("table", "1"),
         )
         now = dt.datetime.now(dt.UTC)
-        if (since or until) and query._asked(now) is None:
+        if (since or until) and query._fixed_range(now) is None:
             misread.append("from and to")
             query = replace(query, since="", until="")
         return replace(query, misread=tuple(misread))
@@ -97,9 +97,9 @@ class LagQuery:
 
     def stretch(self, now: dt.datetime) -> tuple[dt.datetime, dt.datetime]:
         """Return the begin and end of the range."""
-        return self._asked(now) or (now - RANGES[self.range][1], now)
+        return self._fixed_range(now) or (now - RANGES[self.range][1], now)
 
-    def _asked(self, now: dt.datetime) -> tuple[dt.datetime, dt.datetime] | None:
+    def _fixed_range(self, now: dt.datetime) -> tuple[dt.datetime, dt.datetime] | None:
         """Return the fixed range; None where none is given, or it is invalid."""
         if not (self.since or self.until):
             return None
@@ -113,7 +113,7 @@ class LagQuery:
 
     def words(self, **changed: str | tuple[str, ...]) -> str:
         """Return the query string with some parameters changed; an empty one is left out."""
-        given: dict[str, str | tuple[str, ...]] = {
+        params: dict[str, str | tuple[str, ...]] = {
             "slot": self.slots,
             "range": self.range,
             "from": self.since,
@@ -122,8 +122,8 @@ class LagQuery:
             "table": "1" if self.table else "",
             **changed,
         }
-        kept = {name: word for name, word in given.items() if word}
-        return urlencode(kept, doseq=True, safe="/,:")
+        present = {name: word for name, word in params.items() if word}
+        return urlencode(present, doseq=True, safe="/,:")
 
     def url(self, **changed: str | tuple[str, ...]) -> str:
         """Return the address of the lag page with some parameters changed."""

@@ -38,25 +38,26 @@ def sparkline(points: Mapping[int, int], buckets: int, *, present_known: bool) -
         x, y = bucket * step, HEIGHT - (HEIGHT - 2 * PAD) * points[bucket] / peak - 1
         return round(x, 1), round(y, 1)
 
-    known = sorted(points)
-    runs: list[list[int]] = [[known[0]]]
+    sampled = sorted(points)
+    runs: list[list[int]] = [[sampled[0]]]
     unknown: list[tuple[float, float]] = []
-    for before, bucket in pairwise(known):
+    for before, bucket in pairwise(sampled):
         if bucket - before > 2:
             unknown.append(_span(before, bucket, step))
             runs.append([])
         runs[-1].append(bucket)
-    if not present_known and known[-1] < buckets - 1:
-        unknown.append(_span(known[-1], buckets - 1, step))
+    if not present_known and sampled[-1] < buckets - 1:
+        unknown.append(_span(sampled[-1], buckets - 1, step))
 
-    drawn = [[place(bucket) for bucket in run] for run in runs]
+    points_of_runs = [[place(bucket) for bucket in run] for run in runs]
     return Sparkline(
-        lines=tuple(_line(run) for run in drawn),
+        lines=tuple(_line(run) for run in points_of_runs),
         areas=tuple(
-            f"{_line(run)} {run[-1][0]},{HEIGHT - 1} {run[0][0]},{HEIGHT - 1}" for run in drawn
+            f"{_line(run)} {run[-1][0]},{HEIGHT - 1} {run[0][0]},{HEIGHT - 1}"
+            for run in points_of_runs
         ),
         unknown=tuple(unknown),
-        dot=drawn[-1][-1] if present_known else None,
+        dot=points_of_runs[-1][-1] if present_known else None,
     )
 
 
@@ -80,8 +81,8 @@ def rate_sparkline(rates: RelationRates, relation_id: int) -> Sparkline | None:
     step = _RATE_WIDTH / max(rates.buckets - 1, 1)
     first = 0
     if rates.known_from is not None and rates.known_from > rates.since:
-        known = (rates.known_from - rates.since).total_seconds() / rates.bucket_seconds
-        first = min(int(known), rates.buckets - 1)
+        known_bucket = (rates.known_from - rates.since).total_seconds() / rates.bucket_seconds
+        first = min(int(known_bucket), rates.buckets - 1)
     # Draw stored changes even from before the known time.
     first = min(first, next(n for n, value in enumerate(values) if value))
     peak = max(values)

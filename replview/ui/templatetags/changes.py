@@ -37,8 +37,8 @@ def diff_lines(block: Block, folded: bool = False) -> SafeString:
 
     ``folded`` returns the columns behind the fold, which have one side.
     """
-    lines, two = (block.folded, False) if folded else (block.lines, block.two_sided)
-    return mark_safe("".join(_line(block, line, two) for line in lines))
+    lines, two_sided = (block.folded, False) if folded else (block.lines, block.two_sided)
+    return mark_safe("".join(_line_html(block, line, two_sided) for line in lines))
 
 
 def cell_html(block: Block, cell: Cell, column: str) -> str:
@@ -46,49 +46,51 @@ def cell_html(block: Block, cell: Cell, column: str) -> str:
     text = escape(cell.text)
     if cell.kind == "value":
         cut = " data-cut" if cell.length else ""
-        shown = f"{_VALUE}{cut}>{text}{'…' if cell.length else ''}</mark>"
+        html = f"{_VALUE}{cut}>{text}{'…' if cell.length else ''}</mark>"
     elif cell.kind == "quoted":
-        shown = (
+        html = (
             '<span class="quoted" data-tip="A text: the quotes are not part of it">'
             f'<i aria-hidden="true">‘</i>{_VALUE}>{text}</mark><i aria-hidden="true">’</i></span>'
         )
     elif cell.kind == "null":
-        shown = '<mark class="null">null</mark>'
+        html = '<mark class="null">null</mark>'
     else:
-        shown = f'<i class="marked">{text}</i>'
+        html = f'<i class="marked">{text}</i>'
     if not (cell.length and block.transaction_id):
-        return shown
+        return html
     address = reverse("transaction-value", args=[block.transaction_id, block.seq])
     query = escape(f"?side={cell.side}&column={quote(column, safe='')}")
     return (
-        f'{shown} <button class="btn btn-text show-all" type="button" '
+        f'{html} <button class="btn btn-text show-all" type="button" '
         f'data-value="{address}{query}">show all {cell.length:,}</button>'
     )
 
 
-def _line(block: Block, line: ColumnLine, two: bool) -> str:
-    if two and line.json:
-        body = "".join(_json_line(part, line) for part in line.json.lines)
-        return _wide(line, f"JSON diff: {line.json.words}", f'<ol class="json-lines">{body}</ol>')
-    if two and line.text:
+def _line_html(block: Block, line: ColumnLine, two_sided: bool) -> str:
+    if two_sided and line.json:
+        body = "".join(_json_line_html(json_line, line) for json_line in line.json.lines)
+        return _comparison_html(
+            line, f"JSON diff: {line.json.words}", f'<ol class="json-lines">{body}</ol>'
+        )
+    if two_sided and line.text:
         places = line.text.places
         derived = " derived" if line.before and line.before.derived else ""
-        body = "".join(_piece(piece) for piece in line.text.pieces)
+        body = "".join(_piece_html(piece) for piece in line.text.pieces)
         label = f"text diff: {places:,} place{'' if places == 1 else 's'}"
-        return _wide(line, label, f'<p class="text-diff{derived}">{body}</p>')
-    two = two and not line.same
+        return _comparison_html(line, label, f'<p class="text-diff{derived}">{body}</p>')
+    two_sided = two_sided and not line.same
     classes = "diff-line"
-    classes += " stacked" if two and line.stacked else ""
-    classes += "" if two else " one-sided"
+    classes += " stacked" if two_sided and line.stacked else ""
+    classes += "" if two_sided else " one-sided"
     classes += " same" if line.same else ""
-    return f'<div class="{classes}">{_name(line)}{_sides(block, line, two)}</div>'
+    return f'<div class="{classes}">{_name_html(line)}{_sides_html(block, line, two_sided)}</div>'
 
 
-def _sides(block: Block, line: ColumnLine, two: bool) -> str:
+def _sides_html(block: Block, line: ColumnLine, two_sided: bool) -> str:
     after = cell_html(block, line.after, line.name) if line.after else ""
     if line.same:
         return f'<span class="diff-same">{after}</span>'
-    label_before, label_after = (_LABEL_BEFORE, _LABEL_AFTER) if two else ("", "")
+    label_before, label_after = (_LABEL_BEFORE, _LABEL_AFTER) if two_sided else ("", "")
     written = ""
     if line.before:
         classes = "diff-before" + (" derived" if line.before.derived else "")
@@ -96,46 +98,46 @@ def _sides(block: Block, line: ColumnLine, two: bool) -> str:
         sign = "" if line.before.kind == "unknown" else _BEFORE
         value = cell_html(block, line.before, line.name)
         written = f'<span class="{classes}">{sign}{label_before}{value}</span>'
-    elif two:
+    elif two_sided:
         written = _UNKNOWN
     if line.after:
         written += f'<span class="diff-after">{_AFTER}{label_after}{after}</span>'
     return written
 
 
-def _name(line: ColumnLine) -> str:
+def _name_html(line: ColumnLine) -> str:
     name, type_name = escape(line.name), escape(line.type)
-    tip = f"{name} {type_name}".strip() + (", part of the key" if line.key else "")
-    shown = f'<span class="diff-name" data-tip="{tip}">{_KEY if line.key else ""}{name}'
-    return shown + (f' <span class="diff-type">{type_name}</span></span>' if line.type
+    tooltip = f"{name} {type_name}".strip() + (", part of the key" if line.key else "")
+    html = f'<span class="diff-name" data-tip="{tooltip}">{_KEY if line.key else ""}{name}'
+    return html + (f' <span class="diff-type">{type_name}</span></span>' if line.type
                     else "</span>")  # fmt: skip
 
 
-def _wide(line: ColumnLine, label: str, body: str) -> str:
+def _comparison_html(line: ColumnLine, label: str, body: str) -> str:
     """Return a comparison over the whole width, below its column's name."""
     return (
-        f'<div class="diff-line diff-wide"><div class="diff-wide-head">{_name(line)}'
+        f'<div class="diff-line diff-wide"><div class="diff-wide-head">{_name_html(line)}'
         f'<span class="diff-summary">{escape(label)}</span></div>{body}</div>'
     )
 
 
-def _json_line(part: JSONLine, line: ColumnLine) -> str:
-    if part.folded:
-        return f'<li class="json-fold"><span>{escape(part.text)}</span></li>'
+def _json_line_html(json_line: JSONLine, line: ColumnLine) -> str:
+    if json_line.folded:
+        return f'<li class="json-fold"><span>{escape(json_line.text)}</span></li>'
     derived = " derived" if line.before and line.before.derived else ""
     kind, label, sign = {
         "-": (f' class="line-before{derived}"', _LABEL_BEFORE, "−"),
         "+": (' class="line-after"', _LABEL_AFTER, "+"),
-    }.get(part.sign, ("", "", ""))
-    text = "".join(_piece(p, label=False) for p in part.pieces) or escape(part.text)
+    }.get(json_line.sign, ("", "", ""))
+    text = "".join(_piece_html(p, label=False) for p in json_line.pieces) or escape(json_line.text)
     return (
-        f'<li{kind}><span class="line-no" aria-hidden="true">{part.old or ""}</span>'
-        f'<span class="line-no" aria-hidden="true">{part.new or ""}</span>'
+        f'<li{kind}><span class="line-no" aria-hidden="true">{json_line.old or ""}</span>'
+        f'<span class="line-no" aria-hidden="true">{json_line.new or ""}</span>'
         f'<span class="diff-sign" aria-hidden="true">{sign}</span>{label}<code>{text}</code></li>'
     )
 
 
-def _piece(piece: DiffPiece, *, label: bool = True) -> str:
+def _piece_html(piece: DiffPiece, *, label: bool = True) -> str:
     text = escape(piece.text)
     if piece.sign == "-":
         return f"<del>{'<span class=visually-hidden>before: </span>' if label else ''}{text}</del>"

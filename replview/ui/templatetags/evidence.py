@@ -54,31 +54,31 @@ def coverage_words(coverage: Coverage) -> CoverageWords:
     gap_words = {0: "No gap", 1: "One gap"}.get(len(holes), f"{len(holes)} gaps")
     if coverage.gaps_known_since is not None:
         gap_words = f"{len(holes)} gaps and more"
-    more = max(0, len(holes) - _GAPS_SHOWN)
-    words = CoverageWords(coverage, gap_words, holes[:_GAPS_SHOWN], more)
+    unlisted = max(0, len(holes) - _GAPS_SHOWN)
+    result = CoverageWords(coverage, gap_words, holes[:_GAPS_SHOWN], unlisted)
     if left_out:
-        what = plural(left_out, "transaction was", "transactions were")
-        words.missing.append(f"{what} skipped by decision of a user.")
+        transactions = plural(left_out, "transaction was", "transactions were")
+        result.missing.append(f"{transactions} skipped by decision of a user.")
     if coverage.origin_filtered:
         origin = "Changes that came from another server are not received (origin = none)."
-        words.missing.append(origin)
+        result.missing.append(origin)
     if coverage.table is not None:
-        _say_table(coverage.table, words)
-    return words
+        _add_table(coverage.table, result)
+    return result
 
 
-def _say_table(table: TableCoverage, words: CoverageWords) -> None:
+def _add_table(table: TableCoverage, result: CoverageWords) -> None:
     name = f"{table.schema}.{table.table}"
     if table.known_since is None:
-        words.quiet.append(f"What is published of {name} is unknown: not read yet.")
+        result.quiet.append(f"What is published of {name} is unknown: not read yet.")
     elif not table.published:
-        words.missing.append(f"{name} is not published.")
+        result.missing.append(f"{name} is not published.")
     else:
         if table.operations_missing:
             names = [OPERATIONS_MANY[op] for op in table.operations_missing]
-            words.missing.append(f"Not published: {some_of(names, _NAMES_SHOWN)} of {name}.")
+            result.missing.append(f"Not published: {some_of(names, _NAMES_SHOWN)} of {name}.")
         if table.row_filter is not None:
             rows = f"Only rows of {name} that match {table.row_filter} are published."
-            words.missing.append(rows)
+            result.missing.append(rows)
         if columns := list(map(str, table.unpublished_columns)):
-            words.missing.append(f"Columns not published: {some_of(columns, _NAMES_SHOWN)}.")
+            result.missing.append(f"Columns not published: {some_of(columns, _NAMES_SHOWN)}.")

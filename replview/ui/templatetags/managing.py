@@ -18,7 +18,7 @@ from replview.ui.sentence import sentence
 register = template.Library()
 register.filter("sentence", sentence)
 
-_SHOWN = 12
+_ACTS_SHOWN = 12
 _ACT_WORDS = {
     "add": "added",
     "credentials": "changed the credentials of",
@@ -45,13 +45,13 @@ def acts_on(source: Source) -> list[dict[str, Any]]:
     rows = AccessRecord.objects.filter(
         source_id=source.pk,
         action__in=[AccessRecord.Action.CHANGED_SOURCE, AccessRecord.Action.CHANGED_SLOT],
-    )[:_SHOWN]
-    found = []
+    )[:_ACTS_SHOWN]
+    acts = []
     for row in rows:
         details = row.details if isinstance(row.details, dict) else {}
         slot = row.action == AccessRecord.Action.CHANGED_SLOT
         act = str(details.get("act", ""))
-        found.append(
+        acts.append(
             {
                 "who": row.user_name or "somebody",
                 "words": _ACT_WORDS.get(act, f"changed ({act})" if act else "changed"),
@@ -61,7 +61,7 @@ def acts_on(source: Source) -> list[dict[str, Any]]:
                 "symbol": "slot" if slot else "source",
             }
         )
-    return found
+    return acts
 
 
 @register.filter

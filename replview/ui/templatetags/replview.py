@@ -63,12 +63,12 @@ def health_icon(level: str) -> SafeString:
 @register.simple_tag
 def event_icon(kind: str) -> SafeString:
     """Return the symbol of a line in a slot's log."""
-    known = kind_of(kind)
-    tone = f"health-{known.tone}" if known.symbol.startswith("health-") else "quiet"
+    log_kind = kind_of(kind)
+    tone = f"health-{log_kind.tone}" if log_kind.symbol.startswith("health-") else "quiet"
     return format_html(
         '<svg class="icon icon-14 {}" aria-hidden="true"><use href="#i-{}"/></svg>',
         tone,
-        known.symbol,
+        log_kind.symbol,
     )
 
 
@@ -153,8 +153,8 @@ def health_word(level: str) -> str:
     return WORDS[Level(level)]
 
 
-def _or_unknown(told: Callable[[Any], str]) -> Callable[[Any], str]:
-    return lambda value: "unknown" if value is None else told(value)
+def _or_unknown(format_: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: "unknown" if value is None else format_(value)
 
 
 # These filters write ``32.2 GB``, ``2,318,644``, ``23 tx/s``, or ``unknown`` for None.
@@ -186,13 +186,13 @@ register.simple_tag(slot_page_url, name="slot_page")
 @register.simple_tag
 def sql_words(text: str) -> SafeString:
     """Return SQL with its keywords marked, or a replview command unchanged; all is escaped."""
-    pieces = [text] if text.startswith("replview ") else KEY_WORDS.split(text)
+    parts = [text] if text.startswith("replview ") else KEY_WORDS.split(text)
     return format_html_join(
         "",
         "{}",
         (
-            (format_html('<span class="word">{}</span>', piece) if number % 2 else piece,)
-            for number, piece in enumerate(pieces)
+            (format_html('<span class="word">{}</span>', part) if number % 2 else part,)
+            for number, part in enumerate(parts)
         ),
     )
 
