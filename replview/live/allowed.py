@@ -33,10 +33,10 @@ SESSION_SECONDS = 30.0
 
 def guarded(consumer: Any) -> Application:
     """Wrap the socket so that only accounts that have its role may open it."""
-    application, facts = consumer.as_asgi(), page_of(consumer)
+    application, socket_page = consumer.as_asgi(), page_of(consumer)
 
     async def guard(scope: dict[str, Any], receive: Any, send: Any) -> None:
-        code = await refusal(scope, facts.role if facts is not None else None)
+        code = await refusal(scope, socket_page.role if socket_page is not None else None)
         user = scope.get("user") or await get_user(scope)
         if code is None and not takes_share(scope, user.pk):
             code = events.TOO_MANY
@@ -47,7 +47,7 @@ def guarded(consumer: Any) -> Application:
         log.warning("a socket was refused (code %s): %s, account %s", code, scope["path"], name)
         await close_socket(receive, send, code)
 
-    guard.replview_page = facts  # type: ignore[attr-defined]
+    guard.replview_page = socket_page  # type: ignore[attr-defined]
     return guard
 
 
@@ -108,7 +108,7 @@ async def seen_of(scope: dict[str, Any], source_ids: list[int]) -> list[int]:
     """Return the sources among these that the socket's account may see."""
     user = scope.get("user") or await get_user(scope)
     visible = await database_sync_to_async(visible_sources)(user)
-    return [one for one in source_ids if visible is None or one in visible]
+    return [source_id for source_id in source_ids if visible is None or source_id in visible]
 
 
 async def visibility_of(scope: dict[str, Any]) -> Visibility:
@@ -121,26 +121,26 @@ async def until_signed_out(scope: dict[str, Any], source_id: int | None = None) 
 
     This is checked when the account changes, and every 30 seconds.
     """
-    user, done = scope.get("user") or await get_user(scope), asyncio.Event()
+    user, changed = scope.get("user") or await get_user(scope), asyncio.Event()
 
-    def look(account_id: int) -> None:
-        done.set()
+    def account_changed(account_id: int) -> None:
+        changed.set()
 
-    the_hub().watch(events.account_group_of(user.pk), look)
+    the_hub().watch(events.account_group_of(user.pk), account_changed)
     try:
-        await _until_signed_out(scope, source_id, done)
+        await _until_signed_out(scope, source_id, changed)
     finally:
-        await the_hub().unwatch(look)
+        await the_hub().unwatch(account_changed)
 
 
 async def _until_signed_out(
-    scope: dict[str, Any], source_id: int | None, done: asyncio.Event
+    scope: dict[str, Any], source_id: int | None, changed: asyncio.Event
 ) -> None:
     while True:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SESSION_SECONDS):
-                await done.wait()
-        done.clear()
+                await changed.wait()
+        changed.clear()
         store = import_module(settings.SESSION_ENGINE).SessionStore
         now = {"session": store(session_key=scope["session"].session_key)}
         if not await signed_in(now) or await database_sync_to_async(is_over)(now["session"]):

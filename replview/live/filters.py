@@ -82,8 +82,8 @@ class LiveFilter:
         if self.ops == OPERATIONS and not self.tables:
             return True
         if summary.row.state == "snapshot":  # which has no operations
-            named = any(self._chooses(name) for name, *_ in summary.tables)
-            return self.ops == OPERATIONS and named
+            on_chosen_table = any(self._chooses(name) for name, *_ in summary.tables)
+            return self.ops == OPERATIONS and on_chosen_table
         if "M" in self.ops and summary.row.messages and not self.tables:
             return True
         for name, *counts in summary.tables:
@@ -101,8 +101,8 @@ class LiveFilter:
         return name in self.tables or plain_name(name) in self.tables
 
 
-def _names(words: object) -> frozenset[str]:
-    parts = listed(words) if isinstance(words, str) else words or ()
+def _names(value: object) -> frozenset[str]:
+    parts = listed(value) if isinstance(value, str) else value or ()
     if not isinstance(parts, list | tuple):
         return frozenset()
     return frozenset(str(part) for part in parts[:_LIST_LIMIT] if part)

@@ -52,7 +52,7 @@ class Subscriber(Protocol):
 
     @property
     def search(self) -> TextSearch | None:
-        """The text that it filters by and its account's visibility; None without a text."""
+        """Return the text to filter by and the account's visibility; None without a text."""
 
     def deliver(self, news: ReadResult, feed: "SlotFeed") -> None:
         """Take the news of a feed, and return at once."""
@@ -184,7 +184,7 @@ class Hub:
         if feed is None:
             feed = self._feeds[slot_id] = SlotFeed(slot_id)
             feed.start()
-        self._hear_on()
+        self._start_listening()
         await feed.ready.wait()
         feed.subscribers.add(subscriber)
         return feed
@@ -198,12 +198,12 @@ class Hub:
         if not feed.subscribers:
             del self._feeds[slot_id]
             await feed.stop()
-        await self._rest()
+        await self._stop_if_idle()
 
     def watch(self, group: str, callback: Callable[[int], None]) -> None:
         """Call ``callback`` with its id when the group's source, export or account changes."""
         self._watchers[group].add(callback)
-        self._hear_on()
+        self._start_listening()
 
     async def unwatch(self, callback: Callable[[int], None]) -> None:
         """Stop calling ``callback``; the listener ends with the last watcher."""
@@ -211,15 +211,15 @@ class Hub:
             watching.discard(callback)
             if not watching:
                 del self._watchers[group]
-        await self._rest()
+        await self._stop_if_idle()
 
-    def _hear_on(self) -> None:
+    def _start_listening(self) -> None:
         """Listen, and join the groups that are needed now."""
         if self._listener is None or self._listener.done():
             self._listener = asyncio.create_task(self._listen(), name="live-hub")
         self._membership_changed.set()
 
-    async def _rest(self) -> None:
+    async def _stop_if_idle(self) -> None:
         if not (self._feeds or self._watchers) and self._listener is not None:
             listener, self._listener = self._listener, None
             await end(listener)
@@ -265,11 +265,11 @@ class Hub:
         """Join the groups of everything watched, and renew the membership."""
         while True:
             self._membership_changed.clear()
-            wanted = {*map(group_of, self._feeds), *self._watchers}
-            for group in self._joined - wanted:
+            groups = {*map(group_of, self._feeds), *self._watchers}
+            for group in self._joined - groups:
                 await layer.group_discard(group, channel)
-            self._joined = wanted
-            for group in wanted:
+            self._joined = groups
+            for group in groups:
                 await layer.group_add(group, channel)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RENEW_SECONDS):

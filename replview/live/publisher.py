@@ -18,6 +18,22 @@ from channels_redis.core import RedisChannelLayer
 from replview.live.events import ACCOUNT, EXPORT, SAMPLE, SLOT, Wake
 from replview.store.identity import redis_prefix
 
+log = logging.getLogger(__name__)
+
+#: Seconds after which a send is given up, because Redis is away.
+_SEND_TIMEOUT_SECONDS = 2.0
+
+#: Seconds without any send after a failed one.
+_BACK_OFF_SECONDS = 1.0
+
+#: Seconds after which a web process without a renewed membership is removed.
+_MEMBER_SECONDS = 60
+
+#: Seconds in which closing may send what is pending.
+_FLUSH_SECONDS = 1.5
+
+_publisher_lock = threading.Lock()
+
 
 class InstanceChannelLayer(RedisChannelLayer):  # type: ignore[misc]
     """Channels' layer on Redis, under this instance's own keys (``store.instance_identity``).
@@ -27,18 +43,6 @@ class InstanceChannelLayer(RedisChannelLayer):  # type: ignore[misc]
 
     def __init__(self, *args: Any, prefix: str | None = None, **options: Any) -> None:
         super().__init__(*args, prefix=prefix or redis_prefix(), **options)
-
-
-log = logging.getLogger(__name__)
-
-#: Seconds after which a send is given up, because Redis is away.
-_SEND_TIMEOUT_SECONDS = 2.0
-#: Seconds without any send after a failed one.
-_BACK_OFF_SECONDS = 1.0
-#: Seconds after which a web process without a renewed membership is removed.
-_MEMBER_SECONDS = 60
-#: Seconds in which closing may send what is pending.
-_FLUSH_SECONDS = 1.5
 
 
 class Publisher:
@@ -172,7 +176,6 @@ class Publisher:
 
 
 _publisher: Publisher | None = None
-_publisher_lock = threading.Lock()
 
 
 def publisher() -> Publisher:

@@ -100,13 +100,13 @@ def read_news(
 def find_texts(news: ReadResult, texts: Collection[TextSearch]) -> None:
     """Find the news that contain these texts; accounts without restrictions share a search."""
     ids = [summary.row.id for summary in (*news.rows, *news.ended)]
-    known: dict[tuple[str, Visibility | None], set[int]] = {}
+    ids_by_search: dict[tuple[str, Visibility | None], set[int]] = {}
     for text, visibility in texts:
-        of = (text, visibility if visibility.restricted else None)
-        if of not in known:
+        search_key = (text, visibility if visibility.restricted else None)
+        if search_key not in ids_by_search:
             with use_visibility(visibility):
-                known[of] = matching_text(reading_session(), ids, text)
-        news.text_hits[text, visibility] = known[of]
+                ids_by_search[search_key] = matching_text(reading_session(), ids, text)
+        news.text_hits[text, visibility] = ids_by_search[search_key]
 
 
 def _read_committed(position: Position, names: TableNames, news: ReadResult) -> None:

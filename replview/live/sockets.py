@@ -92,20 +92,20 @@ class LiveSocket(JSONSocket):
         # News waits in the mailbox from here on. What came before is read from the store.
         self.watcher.start(feed)
         now = cursor_of(feed)
-        incarnation_id, seen = int(cursor["incarnation"]), int(cursor["commit_seq"])
+        incarnation_id, last_seq = int(cursor["incarnation"]), int(cursor["commit_seq"])
         if incarnation_id != now["incarnation"]:
             await self.send_json({"type": "caught_up", "new_incarnation": True, "cursor": now})
             await self._send_history(feed)
             return
-        missed = max(0, now["commit_seq"] - seen)
-        found = None
+        missed = max(0, now["commit_seq"] - last_seq)
+        piece = None
         if missed:
             up_to, filters = now["commit_seq"], self.watcher.filters
-            found = await stretches.between(
-                self.slot_id, incarnation_id, seen, up_to, filters, FILL_ROWS
+            piece = await stretches.between(
+                self.slot_id, incarnation_id, last_seq, up_to, filters, FILL_ROWS
             )
-        state = {"type": "caught_up", "cursor": now, "after": seen, "missed": missed}
-        await self.send_json({**state, **_rows(found)})
+        state = {"type": "caught_up", "cursor": now, "after": last_seq, "missed": missed}
+        await self.send_json({**state, **_rows(piece)})
         self.watcher.go()
 
     async def _change_filters(self, message: dict[str, Any], feed: SlotFeed) -> None:
@@ -116,11 +116,11 @@ class LiveSocket(JSONSocket):
         """Send the last transactions that pass the filters; live ones follow without a gap."""
         self.watcher.start(feed)
         now = cursor_of(feed)
-        found = None
+        piece = None
         if now["incarnation"]:
-            found = await self._before(now["incarnation"], now["commit_seq"] + 1)
+            piece = await self._before(now["incarnation"], now["commit_seq"] + 1)
         await self.send_json(
-            {"type": "history", "cursor": now, "server_ms": now_ms(), **_rows(found)}
+            {"type": "history", "cursor": now, "server_ms": now_ms(), **_rows(piece)}
         )
         self.watcher.go()
 
@@ -128,23 +128,23 @@ class LiveSocket(JSONSocket):
         self.watcher.hold()
 
     async def _older(self, message: dict[str, Any], feed: SlotFeed) -> None:
-        found = await self._before(int(message["incarnation"]), int(message["before"]))
-        await self.send_json({"type": "older", **_rows(found)})
+        piece = await self._before(int(message["incarnation"]), int(message["before"]))
+        await self.send_json({"type": "older", **_rows(piece)})
 
     async def _before(self, incarnation_id: int, place: int) -> HistoryPiece:
-        found: HistoryPiece = await stretches.before(
+        piece: HistoryPiece = await stretches.before(
             self.slot_id, incarnation_id, place, self.watcher.filters, HISTORY_ROWS
         )
-        return found
+        return piece
 
     async def _fill(self, message: dict[str, Any], feed: SlotFeed) -> None:
         after, up_to = int(message["after"]), int(message["up_to"])
         incarnation_id = int(message["incarnation"])
-        found = await stretches.between(
+        piece = await stretches.between(
             self.slot_id, incarnation_id, after, up_to, self.watcher.filters, FILL_ROWS
         )
         await self.send_json(
-            {"type": "filled", "id": str(message.get("id", "")), "after": after, **_rows(found)}
+            {"type": "filled", "id": str(message.get("id", "")), "after": after, **_rows(piece)}
         )
 
     async def _ack(self, message: dict[str, Any], feed: SlotFeed) -> None:
@@ -176,13 +176,13 @@ def _is_restricted(visibility: Visibility) -> bool:
     return visibility.restricted
 
 
-def _rows(found: HistoryPiece | None) -> dict[str, Any]:
-    found = found or HistoryPiece([], [], searched_to=0, searched=0)
+def _rows(piece: HistoryPiece | None) -> dict[str, Any]:
+    piece = piece or HistoryPiece([], [], searched_to=0, searched=0)
     return {
-        "rows": [summary.data for summary in found.rows],
-        "markers": found.markers,
-        "searched_to": found.searched_to,
-        "searched": found.searched,
+        "rows": [summary.data for summary in piece.rows],
+        "markers": piece.markers,
+        "searched_to": piece.searched_to,
+        "searched": piece.searched,
     }
 
 

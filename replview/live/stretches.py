@@ -52,8 +52,10 @@ def _with_ended(
     # A batch is stored at one time, so include the whole batch of the first row. Browsers drop
     # transactions that they already have, by identifier.
     since = stored[0] - dt.timedelta(microseconds=1)
-    found = history.ended_since(reading_session(), incarnation_id, since, 50, stored_until=until)
-    ended = found[::-1]
+    newest_first = history.ended_since(
+        reading_session(), incarnation_id, since, 50, stored_until=until
+    )
+    ended = newest_first[::-1]
     places = [
         rows[max(0, bisect_right(stored, row.stored_at) - 1)].commit_seq or 0
         for row in ended
@@ -63,7 +65,7 @@ def _with_ended(
     return sorted(merged, key=lambda summary: (summary.data["seq"], not summary.data["placed"]))
 
 
-def _let_through(summaries: Iterable[Summary], filters: LiveFilter) -> list[Summary]:
+def _matching(summaries: Iterable[Summary], filters: LiveFilter) -> list[Summary]:
     summaries = list(summaries)
     ids = [summary.row.id for summary in summaries]
     hits = matching_text(reading_session(), ids, filters.text) if filters.text else None
@@ -71,29 +73,29 @@ def _let_through(summaries: Iterable[Summary], filters: LiveFilter) -> list[Summ
 
 
 def read_before(
-    slot_id: int, incarnation_id: int, before: int | None, filters: LiveFilter, wanted: int
+    slot_id: int, incarnation_id: int, before: int | None, filters: LiveFilter, limit: int
 ) -> HistoryPiece:
-    """Return the last ``wanted`` matching transactions before a place (None: the end)."""
+    """Return the last ``limit`` matching transactions before a place (None: the end)."""
     names = TableNames()
     stretch = HistoryPiece(rows=[], markers=[], searched_to=before or 0, searched=0)
     if filters.only_open or not _is_incarnation_of(slot_id, incarnation_id):
         stretch.searched_to = 0
         return stretch
-    page = wanted if filters.everything else READ_LIMIT
+    page = limit if filters.everything else READ_LIMIT
     oldest: TransactionRow | None = None
     for turn in range(1 if filters.everything else _SEARCH_PAGES):
         rows = history.committed_before(reading_session(), incarnation_id, before, page)[::-1]
         if not rows:
             stretch.searched_to = 0
             break
-        found = _with_ended(incarnation_id, rows, names, newest=turn == 0 and before is None)
-        stretch.rows = _let_through(found, filters) + stretch.rows
+        summaries = _with_ended(incarnation_id, rows, names, newest=turn == 0 and before is None)
+        stretch.rows = _matching(summaries, filters) + stretch.rows
         stretch.searched += len(rows)
         oldest = rows[0]
         before = stretch.searched_to = oldest.commit_seq or 0
         if len(rows) < page:
             stretch.searched_to = 0
-        if len(stretch.rows) >= wanted or len(rows) < page:
+        if len(stretch.rows) >= limit or len(rows) < page:
             break
     if oldest is not None:
         stretch.markers = _markers_since(slot_id, incarnation_id, oldest, stretch.rows)
@@ -120,11 +122,11 @@ def read_between(
     if _is_incarnation_of(slot_id, incarnation_id):
         rows = history.committed_before(reading_session(), incarnation_id, up_to + 1, limit)[::-1]
     rows = [row for row in rows if (row.commit_seq or 0) > after]
-    found = _let_through(_with_ended(incarnation_id, rows, names, newest=False), filters)
+    summaries = _matching(_with_ended(incarnation_id, rows, names, newest=False), filters)
     first = (rows[0].commit_seq or 0) - 1 if rows else after
-    markers = _markers_since(slot_id, incarnation_id, rows[0], found) if rows else []
+    markers = _markers_since(slot_id, incarnation_id, rows[0], summaries) if rows else []
     return HistoryPiece(
-        rows=found, markers=markers, searched_to=max(first, after), searched=len(rows)
+        rows=summaries, markers=markers, searched_to=max(first, after), searched=len(rows)
     )
 
 

@@ -29,10 +29,10 @@ class Summary:
     def mentions(self, text: str) -> bool:
         """Return whether its names, not its values, contain the text in any case."""
         row = self.row
-        wanted = text.casefold()
+        folded = text.casefold()
         names = [str(row.xid or ""), row.gid, *row.names, row.origin, row.commit_lsn]
         names.extend(name for name, *_ in self.tables)
-        return any(wanted in name.casefold() for name in names if name)
+        return any(folded in name.casefold() for name in names if name)
 
 
 def milliseconds(moment: dt.datetime | None) -> float | None:

@@ -58,7 +58,9 @@ class WatchSocket(JSONSocket):
         """Watch these objects from now on, and no others."""
         if message["type"] != "watch":
             raise ValueError("not a message")
-        identifiers = await self.shown([int(one) for one in message[self.things]][: self.most])
+        identifiers = await self.shown(
+            [int(number) for number in message[self.things]][: self.most]
+        )
         await the_hub().unwatch(self.changed)
         for identifier in identifiers:
             the_hub().watch(self.group_of(identifier), self.changed)
@@ -87,8 +89,8 @@ class WatchSocket(JSONSocket):
 
 def _seen_exports(user: User, identifiers: list[int]) -> list[int]:
     with only_of(lambda: visible_sources(user)):
-        found = set(Export.objects.filter(pk__in=identifiers).values_list("pk", flat=True))
-    return [one for one in identifiers if one in found]
+        visible = set(Export.objects.filter(pk__in=identifiers).values_list("pk", flat=True))
+    return [identifier for identifier in identifiers if identifier in visible]
 
 
 @page(role=OPERATOR)
@@ -101,8 +103,8 @@ class ExportSocket(WatchSocket):
     async def shown(self, identifiers: list[int]) -> list[int]:
         """Return the exports among these that the account may see."""
         user = self.scope.get("user") or await get_user(self.scope)
-        found: list[int] = await database_sync_to_async(_seen_exports)(user, identifiers)
-        return found
+        visible: list[int] = await database_sync_to_async(_seen_exports)(user, identifiers)
+        return visible
 
 
 @page(role=VIEWER)

@@ -23,6 +23,14 @@ ROWS_LIMIT = 100
 BATCH_ROWS = 30
 _MARKERS_LIMIT = 50
 
+#: Seconds between two batches: at most twenty a second.
+BATCH_SECONDS = 0.05
+
+#: Most batches that an acknowledging browser may have unacknowledged.
+UNACKNOWLEDGED = 4
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
 
 class Mailbox:
     """The bounded queue of the next batch: rows, markers and states.
@@ -94,13 +102,15 @@ class Mailbox:
             batch["markers"] = list(self._markers)
         if self._folded:
             batch["folded"] = self._folded
-        left, cursor = self._rows, self._latest.get("cursor")
+        waiting, cursor = self._rows, self._latest.get("cursor")
         self._markers.clear()
         self._folded, self._latest = None, {}
-        if left and cursor:
+        if waiting and cursor:
             # A browser that reconnects with this cursor must not miss the rows that still wait.
-            seen = next((row["seq"] for row in left if row["placed"]), cursor["commit_seq"] + 1)
-            batch["cursor"] = {**cursor, "commit_seq": min(seen - 1, cursor["commit_seq"])}
+            next_seq = next(
+                (row["seq"] for row in waiting if row["placed"]), cursor["commit_seq"] + 1
+            )
+            batch["cursor"] = {**cursor, "commit_seq": min(next_seq - 1, cursor["commit_seq"])}
             self._latest = {"cursor": cursor}
         return batch
 
@@ -109,14 +119,6 @@ class Mailbox:
         self._rows.clear()
         self._markers.clear()
         self._folded, self._latest = None, {}
-
-
-#: Seconds between two batches: at most twenty a second.
-BATCH_SECONDS = 0.05
-#: Most batches that an acknowledging browser may have unacknowledged.
-UNACKNOWLEDGED = 4
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Watcher:
@@ -151,7 +153,7 @@ class Watcher:
         hits = news.text_hits.get((self.filters.text, self.visibility))
 
         def through(summaries: list[Summary]) -> list[dict[str, Any]]:
-            return [self._shown(s) for s in summaries if self.filters.lets_through(s, hits)]
+            return [self._browser_data(s) for s in summaries if self.filters.lets_through(s, hits)]
 
         rows = through([*news.ended, *news.rows])
         rows.sort(key=lambda row: (row["seq"], not row["placed"]))
@@ -172,7 +174,7 @@ class Watcher:
         self.mailbox.put_latest(rate=feed.rate)
         self._wanted.set()
 
-    def _shown(self, summary: Summary) -> dict[str, Any]:
+    def _browser_data(self, summary: Summary) -> dict[str, Any]:
         return summary.data if self.tells_sizes else {**summary.data, "bytes": None}
 
     def start(self, feed: SlotFeed) -> None:
@@ -182,7 +184,7 @@ class Watcher:
         self.mailbox.put_latest(
             slot=feed.slot,
             rate=feed.rate,
-            open=[self._shown(s) for s in feed.open if self.filters.lets_through(s)],
+            open=[self._browser_data(s) for s in feed.open if self.filters.lets_through(s)],
         )
 
     def go(self) -> None:
