@@ -29,8 +29,8 @@ class _BaselineRows(JobRows[Baseline]):
     def leave(self, rows: "QuerySet[Baseline]", state: str, /, **columns: Any) -> int:
         """Use two statements: the second sees rows stored while the first waited for a lock."""
         with transaction.atomic():
-            found = rows.select_for_update(of=("self",)).values_list("pk", "transaction_id")
-            stored = dict(found)
+            locked = rows.select_for_update(of=("self",)).values_list("pk", "transaction_id")
+            stored = dict(locked)
             copying = Transaction.objects.filter(pk__in=filter(None, stored.values()))
             copying.filter(state=Transaction.State.COPYING).update(
                 state=Transaction.State.DISCARDED
@@ -103,11 +103,11 @@ def cancel_all(slot: Slot) -> None:
 def retry(baseline_id: int) -> bool:
     """Retry a baseline that failed or was cancelled; False for any other state."""
     ended = [Baseline.State.FAILED, Baseline.State.CANCELLED]
-    asked = rows.leave(
+    changed = rows.leave(
         rows.rows(pk=baseline_id, state__in=ended), "WAITING", started_at=None, **_ANEW
     )
     rows.announce()
-    return asked == 1
+    return changed == 1
 
 
 def tables_of(slot: Slot) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ def tables_of(slot: Slot) -> list[dict[str, Any]]:
 
 def tables_named(slot: Slot, schema: str, table: str) -> list[tuple[str, str]]:
     """Return the published tables of this name: the table itself, or its partitions."""
-    known = {(t["schema"], t["table"]): t["root"] for t in tables_of(slot)}
-    if (schema, table) in known:
+    roots = {(entry["schema"], entry["table"]): entry["root"] for entry in tables_of(slot)}
+    if (schema, table) in roots:
         return [(schema, table)]
-    return [name for name, root in known.items() if root == f"{schema}.{table}"]
+    return [name for name, root in roots.items() if root == f"{schema}.{table}"]

@@ -59,18 +59,18 @@ def source_for(draft: SourceDraft) -> Source:
 
 def find(user: User, draft_id: int) -> SourceDraft | None:
     """Return the user's draft of this number, unless it has expired."""
-    found = SourceDraft.objects.select_related("source", "slot__source")
-    return found.filter(_lasting(), pk=draft_id, user=user).first()
+    drafts = SourceDraft.objects.select_related("source", "slot__source")
+    return drafts.filter(_not_expired(), pk=draft_id, user=user).first()
 
 
 def unfinished(user: User) -> list[SourceDraft]:
     """Return the user's drafts that have not ended, newest first, at most five."""
     states = [State.OPEN, State.FAILED, State.WAITING, State.RUNNING]
-    return list(SourceDraft.objects.filter(_lasting(), user=user, state__in=states)
+    return list(SourceDraft.objects.filter(_not_expired(), user=user, state__in=states)
                 .select_related("slot__source").order_by("-id")[:5])  # fmt: skip
 
 
-def _lasting() -> Q:
+def _not_expired() -> Q:
     return Q(touched_at__gt=timezone.now() - KEPT)
 
 
@@ -94,14 +94,14 @@ def move(draft: SourceDraft) -> bool:
 
 
 def _change(draft: SourceDraft, **columns: Any) -> bool:
-    mine = SourceDraft.objects.filter(pk=draft.pk, state__in=CHANGEABLE)
-    return mine.update(touched_at=timezone.now(), **columns) == 1
+    changeable = SourceDraft.objects.filter(pk=draft.pk, state__in=CHANGEABLE)
+    return changeable.update(touched_at=timezone.now(), **columns) == 1
 
 
 def ask(draft: SourceDraft, statements: list[str]) -> bool:
     """Store the user's agreement to these statements; False where the draft cannot be changed."""
     draft.answers = {**draft.answers, "statements": statements}
-    asked = _change(
+    changed = _change(
         draft,
         answers=draft.answers,
         state=State.WAITING,
@@ -112,7 +112,7 @@ def ask(draft: SourceDraft, statements: list[str]) -> bool:
         **dict.fromkeys(("problem_code", "problem_cause", "problem_remedy"), ""),
     )
     rows.announce()
-    return asked
+    return changed
 
 
 def drop(draft: SourceDraft) -> bool:
@@ -130,22 +130,22 @@ def claim(kinds: list[str], draft_id: int | None = None) -> SourceDraft | None:
 
     ``undo`` stays: it is the only list of what an earlier attempt of a watch left on the source.
     """
-    wanted = rows.waiting & Q(stop_wanted=False, kind__in=kinds)
+    condition = rows.waiting & Q(stop_wanted=False, kind__in=kinds)
     if draft_id is not None:
-        wanted &= Q(pk=draft_id)
-    return rows.claim(wanted, progress=[])
+        condition &= Q(pk=draft_id)
+    return rows.claim(condition, progress=[])
 
 
 def waiting_watches() -> list[int]:
     """Return the watches that were agreed to and that no worker has started."""
-    found = rows.rows(rows.waiting, kind=SourceDraft.Kind.WATCH, stop_wanted=False)
-    return list(found.values_list("pk", flat=True))
+    watches = rows.rows(rows.waiting, kind=SourceDraft.Kind.WATCH, stop_wanted=False)
+    return list(watches.values_list("pk", flat=True))
 
 
 def beat(draft: SourceDraft) -> bool:
     """Update the heartbeat and the shown progress; False where the job must end."""
-    kept = rows.beat(draft, progress=draft.progress, undo=draft.undo)
-    return kept and not rows.mine(draft).filter(stop_wanted=True).exists()
+    is_held = rows.beat(draft, progress=draft.progress, undo=draft.undo)
+    return is_held and not rows.mine(draft).filter(stop_wanted=True).exists()
 
 
 def end(draft: SourceDraft, state: str, **columns: Any) -> bool:
@@ -170,12 +170,12 @@ def watch_of(slot: Slot) -> SourceDraft | None:
 
 def saw(slot_id: int, user_id: int) -> bool:
     """Note that the user has the watch's live page open; False where the watch is over."""
-    mine = SourceDraft.objects.filter(slot_id=slot_id, user_id=user_id, state=State.RUNNING)
+    watch = SourceDraft.objects.filter(slot_id=slot_id, user_id=user_id, state=State.RUNNING)
     now = timezone.now()
-    return mine.update(seen_at=now, touched_at=now) > 0
+    return watch.update(seen_at=now, touched_at=now) > 0
 
 
 def seen_seconds_ago(draft: SourceDraft) -> float:
     """Return the seconds since a live page of the watch was last open."""
-    seen = SourceDraft.objects.filter(pk=draft.pk).values_list("seen_at", flat=True).first()
-    return float("inf") if seen is None else (timezone.now() - seen).total_seconds()
+    seen_at = SourceDraft.objects.filter(pk=draft.pk).values_list("seen_at", flat=True).first()
+    return float("inf") if seen_at is None else (timezone.now() - seen_at).total_seconds()

@@ -31,28 +31,28 @@ class AlreadyRunning(Exception):
         self.export = export
 
 
-def request(asked: Export) -> Export:
+def request(export: Export) -> Export:
     """Store a new export, which a worker begins at once.
 
     For a command it is also claimed, because the command does the export itself. Raises
     ``AlreadyRunning``.
     """
-    assert asked.slot is not None
-    asked.slot_name = str(asked.slot)
+    assert export.slot is not None
+    export.slot_name = str(export.slot)
     # A killed command may hold the name, and there may be no worker to notice it.
     give_back_lost()
     with transaction.atomic():
-        if asked.name:
+        if export.name:
             # Lock the slot, so that of two simultaneous requests one is refused.
-            Slot.objects.select_for_update(of=("self",), no_key=True).get(pk=asked.slot.pk)
-            waiting = rows.rows(rows.unended, slot=asked.slot, name=asked.name).first()
+            Slot.objects.select_for_update(of=("self",), no_key=True).get(pk=export.slot.pk)
+            waiting = rows.rows(rows.unended, slot=export.slot, name=export.name).first()
             if waiting is not None:
                 raise AlreadyRunning(waiting)
-        asked.save()
-        if asked.requested_how == Export.How.COMMAND:
-            return rows.claim(Q(pk=asked.pk)) or asked
+        export.save()
+        if export.requested_how == Export.How.COMMAND:
+            return rows.claim(Q(pk=export.pk)) or export
         rows.announce()
-    return asked
+    return export
 
 
 def last_done(slot: Slot, name: str) -> Export | None:
@@ -66,10 +66,10 @@ def abandoned(slot_name: str, target: str) -> list[Export]:
     Leave out those whose slice belongs to an export that is done, waits or runs.
     """
     ended = Q(state__in=(Export.State.FAILED, Export.State.CANCELLED))
-    found = rows.rows(slot_name=slot_name, target=target).order_by("-pk")
-    others = list(found.exclude(ended).values_list("slice", flat=True)[:_MOST_EARLIER])
-    left = found.filter(ended).defer("result")[:_MOST_EARLIER]
-    return [row for row in left if row.slice not in others]
+    exports = rows.rows(slot_name=slot_name, target=target).order_by("-pk")
+    other_slices = list(exports.exclude(ended).values_list("slice", flat=True)[:_MOST_EARLIER])
+    candidates = exports.filter(ended).defer("result")[:_MOST_EARLIER]
+    return [row for row in candidates if row.slice not in other_slices]
 
 
 def give_back_lost() -> None:

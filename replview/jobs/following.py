@@ -56,24 +56,24 @@ def follow(
     ``has_ended`` waits the given seconds. ``news`` returns changed columns of the row; ``stored``
     is called once they are stored.
     """
-    at = heard = time.monotonic()
+    tried_at = beaten_at = time.monotonic()
     columns: Mapping[str, Any] | None = None
     while not has_ended(_LOOK_SECONDS):
         if stop.is_set():
             return After.STOPPED
         now, columns = time.monotonic(), news() or columns
-        if now - at < (_NEWS_SECONDS if columns else _BEAT_SECONDS):
+        if now - tried_at < (_NEWS_SECONDS if columns else _BEAT_SECONDS):
             continue
-        at = now
+        tried_at = now
         try:
             if not rows.beat(claim, **(columns or {})):
                 return After.CANCELLED if rows.is_cancelled(claim) else After.LOST
         except OperationalError:
             connection.close()
-            if now - heard > rows.lost_seconds / 2:
+            if now - beaten_at > rows.lost_seconds / 2:
                 raise  # so that the job ends before another worker takes it
             continue
-        heard = now
+        beaten_at = now
         if columns:
             columns = None
             stored()
@@ -99,8 +99,8 @@ def end_leftover(row: ProcessJob, words: str) -> None:
                 time.sleep(0.05)
 
 
-def silent_end(status: int | None, what: str) -> tuple[str, str]:
+def silent_end(status: int | None, consequence: str) -> tuple[str, str]:
     """Return cause and remedy for a process that ended without reporting its end."""
-    how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
+    status_text = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
     remedy = "See its log; a job that was killed may have needed more memory than there is"
-    return f"the job ended with {how}, and {what}", remedy
+    return f"the job ended with {status_text}, and {consequence}", remedy

@@ -11,9 +11,9 @@ from replview.store.models import Slot, SlotIntention, Source, SourceDraft
 #: Seconds without a statement after which the maker may be dead.
 QUIET_SECONDS = 30.0
 #: Pauses between two tries of a sweep: in the first ten minutes, and later.
-_SOON, _LATER = dt.timedelta(seconds=15), dt.timedelta(minutes=5)
+_FIRST_PAUSE, _LATER_PAUSE = dt.timedelta(seconds=15), dt.timedelta(minutes=5)
 _TEN_MINUTES = dt.timedelta(minutes=10)
-_CARRIED_OUT = [SourceDraft.State.WAITING, SourceDraft.State.RUNNING]
+_IN_PROGRESS = [SourceDraft.State.WAITING, SourceDraft.State.RUNNING]
 _ADDRESS = ("conninfo", "sealed_password", "password_ref")
 
 
@@ -25,10 +25,10 @@ def begin(
     source: Source, slot_name: str, after: LSN | None, draft: SourceDraft | None = None
 ) -> SlotIntention:
     """Store an intention; it holds the address only where the source is not in the store."""
-    known = source.pk is not None
-    address = {} if known else {name: getattr(source, name) for name in _ADDRESS}
+    is_stored = source.pk is not None
+    address = {} if is_stored else {name: getattr(source, name) for name in _ADDRESS}
     return SlotIntention.objects.create(
-        source=source if known else None,
+        source=source if is_stored else None,
         draft=draft,
         source_name=source.name,
         slot_name=slot_name,
@@ -39,16 +39,16 @@ def begin(
 
 def add(intention: SlotIntention, kind: str, name: str, create: str, undo: str) -> None:
     """Record a statement before it runs. Raises ``Swept``."""
-    made = {"kind": kind, "name": name, "create": create, "undo": undo}
-    intention.begun = [*intention.begun, made]
-    mine = SlotIntention.objects.filter(pk=intention.pk, swept_at=None)
-    if not mine.update(begun=intention.begun, begun_at=timezone.now(), seen_at=None):
+    statement = {"kind": kind, "name": name, "create": create, "undo": undo}
+    intention.begun = [*intention.begun, statement]
+    intentions = SlotIntention.objects.filter(pk=intention.pk, swept_at=None)
+    if not intentions.update(begun=intention.begun, begun_at=timezone.now(), seen_at=None):
         raise Swept
 
 
 def take_out(intention: SlotIntention, undo: str) -> None:
     """Remove a statement that failed or was undone."""
-    intention.begun = [one for one in intention.begun if one["undo"] != undo]
+    intention.begun = [statement for statement in intention.begun if statement["undo"] != undo]
     SlotIntention.objects.filter(pk=intention.pk).update(begun=intention.begun)
 
 
@@ -65,8 +65,8 @@ def forget(intention: SlotIntention) -> None:
 
 def claim(intention: SlotIntention) -> bool:
     """Mark it as swept, so that its maker cannot continue; False if it has ended meanwhile."""
-    there = SlotIntention.objects.filter(pk=intention.pk)
-    return there.update(swept_at=timezone.now()) == 1
+    intentions = SlotIntention.objects.filter(pk=intention.pk)
+    return intentions.update(swept_at=timezone.now()) == 1
 
 
 def saw(intention: SlotIntention) -> bool:
@@ -80,22 +80,26 @@ def saw(intention: SlotIntention) -> bool:
 
 def due() -> list[SlotIntention]:
     """Return the intentions to sweep now, marked as tried; skip drafts in progress."""
-    now, found = timezone.now(), []
-    quiet = now - dt.timedelta(seconds=QUIET_SECONDS)
+    now, due_now = timezone.now(), []
+    quiet_since = now - dt.timedelta(seconds=QUIET_SECONDS)
     rows = SlotIntention.objects.select_related("source", "draft")
-    for one in rows.exclude(draft__state__in=_CARRIED_OUT):
-        again = SlotIntention.objects.filter(pk__gt=one.pk, slot_name=one.slot_name)
-        if again.filter(source_name=one.source_name).exists():
+    for intention in rows.exclude(draft__state__in=_IN_PROGRESS):
+        newer = SlotIntention.objects.filter(pk__gt=intention.pk, slot_name=intention.slot_name)
+        if newer.filter(source_name=intention.source_name).exists():
             # A newer attempt exists, and owns what is there now.
             continue
         # The maker of a draft that has ended is gone, so only a command needs the wait.
-        if one.draft_id is None and one.begun_at > quiet and one.swept_at is None:
+        if (
+            intention.draft_id is None
+            and intention.begun_at > quiet_since
+            and intention.swept_at is None
+        ):
             continue
-        pause = _SOON if now - one.begun_at < _TEN_MINUTES else _LATER
-        if one.tried_at is None or now - one.tried_at >= pause:
-            SlotIntention.objects.filter(pk=one.pk).update(tried_at=now)
-            found.append(one)
-    return found
+        pause = _FIRST_PAUSE if now - intention.begun_at < _TEN_MINUTES else _LATER_PAUSE
+        if intention.tried_at is None or now - intention.tried_at >= pause:
+            SlotIntention.objects.filter(pk=intention.pk).update(tried_at=now)
+            due_now.append(intention)
+    return due_now
 
 
 def of_draft(draft: SourceDraft) -> list[SlotIntention]:
@@ -107,8 +111,10 @@ def of_draft(draft: SourceDraft) -> list[SlotIntention]:
 def left_on(source: Source) -> tuple[list[str], list[str]]:
     """Return the unfinished slots on a source, and the statements that undo them."""
     rows = [row for row in SlotIntention.objects.filter(source=source).order_by("pk") if row.begun]
-    undone = [one["undo"] for row in reversed(rows) for one in reversed(row.begun)]
-    return [row.slot_name for row in rows], undone
+    undo_statements = [
+        statement["undo"] for row in reversed(rows) for statement in reversed(row.begun)
+    ]
+    return [row.slot_name for row in rows], undo_statements
 
 
 def anything_left() -> bool:
@@ -128,12 +134,12 @@ def taken_into_store(
 
     Slots of other servers are skipped, as far as the server is known.
     """
-    found, read = False, set()
+    is_stored, read = False, set()
     for slot in Slot.objects.select_related("source").filter(temporary=False):
-        known = slot.source.system_identifier
-        elsewhere = known not in (None, "", "unknown", system_identifier) and system_identifier
+        identifier = slot.source.system_identifier
+        elsewhere = identifier not in (None, "", "unknown", system_identifier) and system_identifier
         if elsewhere and slot.source_id != intention.source_id:
             continue
-        found = found or slot.name == intention.slot_name
+        is_stored = is_stored or slot.name == intention.slot_name
         read |= set(slot.publications)
-    return found, read
+    return is_stored, read

@@ -99,9 +99,9 @@ class JobRows(Generic[J]):
 
     def claim(self, among: Q | None = None, **columns: Any) -> J | None:
         """Claim the oldest waiting job, or the oldest ``among`` these; None where there is none."""
-        found = self.rows(self.waiting if among is None else among).order_by("pk")
+        jobs = self.rows(self.waiting if among is None else among).order_by("pk")
         with transaction.atomic():
-            row = found.select_for_update(skip_locked=True, of=("self",)).only("pk").first()
+            row = jobs.select_for_update(skip_locked=True, of=("self",)).only("pk").first()
             if row is None:
                 return None
             self.rows(pk=row.pk).update(

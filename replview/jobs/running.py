@@ -37,6 +37,11 @@ _kinds: list["JobKind[Any]"] = []
 #: Own threads, because they keep their connections; Celery closes those of its threads.
 _chore_threads = ThreadPoolExecutor(4, thread_name_prefix="chores")
 
+Chore = Callable[[], object]
+
+#: A chore, and the SQL of a condition without which it has nothing to do.
+_chores: list[tuple[Chore, str]] = []
+
 
 class JobKind(Generic[Claimed]):
     """A kind of job, and its jobs that this process runs."""
@@ -106,11 +111,11 @@ class JobKind(Generic[Claimed]):
             except Exception as error:
                 self._log(error, "the next is left to the sweep")
 
-    def _log(self, error: Exception, what: str) -> None:
+    def _log(self, error: Exception, consequence: str) -> None:
         if self._private:
-            log.error("%s: %s (%s)", self.name, what, type(error).__name__)
+            log.error("%s: %s (%s)", self.name, consequence, type(error).__name__)
         else:
-            log.error("%s: %s", self.name, what, exc_info=error)
+            log.error("%s: %s", self.name, consequence, exc_info=error)
 
 
 def register(kind: JobKind[Claimed]) -> JobKind[Claimed]:
@@ -131,32 +136,27 @@ def sweep() -> None:
                 log.exception("%s: not looked after", kind.name)
 
 
-Chore = Callable[[], object]
-#: A chore, and the SQL of a condition without which it has nothing to do.
-_chores: list[tuple[Chore, str]] = []
-
-
 def task(name: str) -> Callable[[Chore], Chore]:
     """Make the function a Celery task of this name, with its own connection to the store."""
 
-    def made(do: Chore) -> Chore:
+    def decorate(function: Chore) -> Chore:
         def run() -> None:
             with orm_connection():
-                do()
+                function()
 
         shared_task(name=name, ignore_result=True)(run)
-        return do
+        return function
 
-    return made
+    return decorate
 
 
-def chore(do: Chore, name: str, *, when: str = "true") -> None:
+def chore(function: Chore, name: str, *, when: str = "true") -> None:
     """Make the function a task of this name that also runs every five seconds.
 
     Chores run in turn on one connection. ``when``, an SQL condition, tests more cheaply than the
     chore whether there is anything to do.
     """
-    _chores.append((task(name)(do), when))
+    _chores.append((task(name)(function), when))
 
 
 @shared_task(name="replview.do_chores", ignore_result=True)
@@ -167,14 +167,16 @@ def do_chores() -> None:
 
 def _do_chores() -> None:
     with lasting_connection():
-        for do, when in _chores:
+        for function, condition in _chores:
             try:
                 with connection.cursor() as cursor:
-                    wanted = when == "true" or cursor.execute(f"SELECT {when}").fetchone()[0]
-                if wanted:
-                    do()
+                    is_due = (
+                        condition == "true" or cursor.execute(f"SELECT {condition}").fetchone()[0]
+                    )
+                if is_due:
+                    function()
             except Exception:
-                log.exception("%s failed", getattr(do, "__qualname__", do))
+                log.exception("%s failed", getattr(function, "__qualname__", function))
 
 
 def announce(task: str) -> None:
