@@ -49,16 +49,16 @@ def find_url(slot: AddressedSlot | str, **filters: str) -> str:
 
 
 def row_url(
-    slot: AddressedSlot | str, schema: str, table: str, key: Mapping[str, str | None], **more: str
+    slot: AddressedSlot | str, schema: str, table: str, key: Mapping[str, str | None], **params: str
 ) -> str:
     """Return a row's history: ``/rows/?slot=shop/replview&table=public.orders&key.id=42``."""
     parts = {f"key.{name}": "" if value is None else value for name, value in key.items()}
-    return _scoped("row-history", slot, {"table": table_text(schema, table), **parts, **more})
+    return _scoped("row-history", slot, {"table": table_text(schema, table), **parts, **params})
 
 
-def relation_url(relation_id: int, **more: str) -> str:
+def relation_url(relation_id: int, **params: str) -> str:
     """Return a table's schema history: ``/relations/12/?from=4&to=5``."""
-    query = urlencode(more)
+    query = urlencode(params)
     return f"{reverse('relation', args=[relation_id])}{'?' if query else ''}{query}"
 
 
@@ -67,5 +67,5 @@ def actor_url(slot: AddressedSlot | str, actor: str) -> str:
     return _scoped("actor", slot, {"actor": actor})
 
 
-def _scoped(name: str, slot: AddressedSlot | str, more: Mapping[str, str]) -> str:
-    return f"{reverse(name)}?{urlencode({'slot': str(slot), **more}, safe='/')}"
+def _scoped(name: str, slot: AddressedSlot | str, params: Mapping[str, str]) -> str:
+    return f"{reverse(name)}?{urlencode({'slot': str(slot), **params}, safe='/')}"

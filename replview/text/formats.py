@@ -12,7 +12,7 @@ UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 NO_BREAK = "\u00a0"
 #: Characters that control a terminal, begin a line or reverse the order of the text.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_SHORT = (
+_SHORT_SPELLINGS = (
     (re.compile(r"^character varying"), "varchar"),
     (re.compile(r"^character(\(\d+\))"), r"char\1"),
     (re.compile(r"^bit varying"), "varbit"),
@@ -25,7 +25,7 @@ FIRST_USER_OID = 16384
 
 def printable(text: str, keep: str = "") -> str:
     r"""Return text with control characters other than ``keep`` escaped as in Python: ``\x1b``."""
-    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text)
 
 
 def bytes_words(number: int | float) -> str:
@@ -57,8 +57,8 @@ def age_words(age: timedelta | float) -> str:
         if seconds >= size:
             # From ten minutes on, seconds add nothing.
             small = 0 if unit == "min" and seconds >= 600 else seconds % size // small_size
-            words = f"{seconds // size} {unit}" + (f" {small} {small_unit}" if small else "")
-            return words.replace(" ", NO_BREAK)
+            text = f"{seconds // size} {unit}" + (f" {small} {small_unit}" if small else "")
+            return text.replace(" ", NO_BREAK)
     return f"{seconds}{NO_BREAK}s"
 
 
@@ -96,8 +96,8 @@ def version_words(server_version: int | None) -> str:
 
 def short_type(name: str, *, qualified: bool = False) -> str:
     """Return PostgreSQL's short spelling of ``format_type()``; ``qualified`` keeps ``public``."""
-    for pattern, short in _SHORT:
-        name, found = pattern.subn(short, name)
-        if found:
+    for pattern, short in _SHORT_SPELLINGS:
+        name, count = pattern.subn(short, name)
+        if count:
             break
     return name if qualified else name.removeprefix("public.")

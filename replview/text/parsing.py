@@ -27,18 +27,18 @@ def whole_number(value: object, *, digits: int = 18) -> int | None:
 
 def name_parts(text: str) -> list[str]:
     """Return the parts of a dotted name; a dot in double quotes does not separate."""
-    found = []
+    parts = []
     while True:
-        quotes = _QUOTED.match(text)
-        if quotes is not None:
-            found.append(quotes[1].replace('""', '"'))
-            rest = text[quotes.end() :]
+        quoted = _QUOTED.match(text)
+        if quoted is not None:
+            parts.append(quoted[1].replace('""', '"'))
+            rest = text[quoted.end() :]
         else:
             part, dot, rest = text.partition(".")
-            found.append(part)
+            parts.append(part)
             rest = dot + rest
         if not rest:
-            return found
+            return parts
         text = rest[1:]
 
 
@@ -64,8 +64,8 @@ def table_word(schema: str, table: str) -> str:
 
     Use ``schema.table``, or the form of ``table_text`` where another table could have that name.
     """
-    plain = f"{schema}.{table}"
-    return table_text(schema, table) if plain.count(".") > 1 or _QUOTE in plain else plain
+    name = f"{schema}.{table}"
+    return table_text(schema, table) if name.count(".") > 1 or _QUOTE in name else name
 
 
 def read_table_word(text: str) -> str:
@@ -81,8 +81,8 @@ def read_table_word(text: str) -> str:
 
 def is_chosen(words: Collection[str], schema: str, table: str) -> bool:
     """Return whether names of a filter choose a table."""
-    plain = f"{schema}.{table}"
-    return table_word(schema, table) in words or (_QUOTE not in plain and plain in words)
+    name = f"{schema}.{table}"
+    return table_word(schema, table) in words or (_QUOTE not in name and name in words)
 
 
 def chosen_tables(words: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
@@ -90,8 +90,8 @@ def chosen_tables(words: Iterable[str]) -> list[tuple[str, str | None, str | Non
 
     Both are None where the name may mean several tables, which are found by the name.
     """
-    parted = ((word, name_parts(word) if _QUOTE in word else []) for word in words)
+    pairs = ((word, name_parts(word) if _QUOTE in word else []) for word in words)
     return [
         (word, parts[0], ".".join(parts[1:])) if len(parts) > 1 else (word, None, None)
-        for word, parts in parted
+        for word, parts in pairs
     ]

@@ -55,10 +55,10 @@ class Problem(Exception):
 
     def with_places(self, places: Mapping[str, str]) -> Self:
         """Return a copy whose remedy names the field's place in this front end (``--tables``)."""
-        here = self.anew()
+        problem = self.anew()
         if self.remedy:
-            here.remedy = with_place(self.remedy, self.field, places)
-        return here
+            problem.remedy = with_place(self.remedy, self.field, places)
+        return problem
 
     def __str__(self) -> str:
         return f"{self.cause}. {self.remedy}" if self.remedy else self.cause
@@ -98,11 +98,11 @@ class Remedy:
 def split_remedy(text: str) -> Remedy:
     """Split a remedy at its first statement or command."""
     text = text.strip()
-    found = _RUNNABLE.search(text)
-    if found is None:
+    match = _RUNNABLE.search(text)
+    if match is None:
         return Remedy(text, "", "")
-    before, after = text[: found.start()].strip(), text[found.end() :].strip(" ,;")
-    run = found["run"].rstrip(" .")
+    before, after = text[: match.start()].strip(), text[match.end() :].strip(" ,;")
+    run = match["run"].rstrip(" .")
     if not run.startswith("replview") and not run.endswith(";"):
         run += ";"
     return Remedy(before, run, after)
