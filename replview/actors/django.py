@@ -51,10 +51,10 @@ _claim: ContextVar[ReadClaim | None] = ContextVar("replview_claim", default=None
 _log = logging.getLogger("replview.actors")
 
 #: Driver's connection → whether its role may send messages; missing until queried.
-_able: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+_may_send: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 #: Run once a connection, because a refused message would abort the application's transaction.
-_MAY_SAY = """
+_MAY_SEND = """
     SELECT NOT pg_catalog.pg_is_in_recovery() AND pg_catalog.has_function_privilege(oid, 'EXECUTE')
       FROM pg_catalog.pg_proc
      WHERE proname = 'pg_logical_emit_message' AND proargtypes[2] = 'pg_catalog.bytea'::regtype
@@ -63,10 +63,12 @@ _MAY_SAY = """
 #: libpq's PQTRANS_IDLE and PQTRANS_INTRANS, the same in psycopg 3 and psycopg2.
 _IDLE, _IN_TRANSACTION = 0, 2
 
-_QUIET = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_QUOTED_OR_COMMENT = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 _WRITE = re.compile(r"[\s(]*(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE)\b", re.IGNORECASE)
 _COPY = re.compile(r"\s*COPY\b.*\bFROM\b", re.IGNORECASE | re.DOTALL)
-_WITHIN = re.compile(r"[()]\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\b", re.IGNORECASE)
+_WRITE_IN_WITH = re.compile(
+    r"[()]\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\b", re.IGNORECASE
+)
 _PLAIN_READ = re.compile(r"\s*SELECT\b[^;]*$", re.IGNORECASE)
 _SAVEPOINT_WORDS = re.compile(
     r"\s*(?:(SAVEPOINT)|(ROLLBACK)\s+(?:(?:WORK|TRANSACTION)\s+)?TO(?:\s+SAVEPOINT)?)\s+"
@@ -79,10 +81,10 @@ def writes(statement: str) -> bool:
     """Return whether a statement changes rows, by its keywords; functions are not examined."""
     if _PLAIN_READ.match(statement):
         return False
-    for part in _QUIET.sub(" ", statement).split(";"):
+    for part in _QUOTED_OR_COMMENT.sub(" ", statement).split(";"):
         if _WRITE.match(part) or _COPY.match(part):
             return True
-        if part.lstrip()[:4].upper() == "WITH" and _WITHIN.search(part):
+        if part.lstrip()[:4].upper() == "WITH" and _WRITE_IN_WITH.search(part):
             return True
     return False
 
@@ -118,8 +120,10 @@ class ActorMiddleware:
         self.is_async = iscoroutinefunction(get_response)
         if self.is_async:
             markcoroutinefunction(self)
-        given = getattr(settings, "REPLVIEW_ACTOR", None)
-        self.of_request = import_string(given) if isinstance(given, str) else given or user_name
+        setting = getattr(settings, "REPLVIEW_ACTOR", None)
+        self.of_request = (
+            import_string(setting) if isinstance(setting, str) else setting or user_name
+        )
 
     def __call__(self, request: Any) -> Any:
         """Handle a request with its user as the actor."""
@@ -152,10 +156,10 @@ def request_document(
     document: dict[str, Any] = {"method": request.method, "path": request.path}
     if request_id := request.headers.get("X-Request-ID"):
         document["request_id"] = request_id
-    said = of_request(request)
-    if isinstance(said, Mapping):
-        return {**document, **said}
-    return document if said is None else {"actor": str(said), **document}
+    answer = of_request(request)
+    if isinstance(answer, Mapping):
+        return {**document, **answer}
+    return document if answer is None else {"actor": str(answer), **document}
 
 
 class MessageWatch:
@@ -186,7 +190,7 @@ class MessageWatch:
             pass
         elif status in (_IDLE, _IN_TRANSACTION) and self.said is not claim and writes(text):
             if status == _IDLE and self.connection.get_autocommit():
-                return self._together(claim, lambda: execute(sql, params, many, context))
+                return self._in_one_transaction(claim, lambda: execute(sql, params, many, context))
             self.say(claim)
         return execute(sql, params, many, context)
 
@@ -203,7 +207,7 @@ class MessageWatch:
             self.said = claim
             self.since.clear()
 
-    def _together(self, claim: ReadClaim, execute: Callable[[], Any]) -> Any:
+    def _in_one_transaction(self, claim: ReadClaim, execute: Callable[[], Any]) -> Any:
         """Run the message and the statement in one transaction, in autocommit mode."""
         if not self._may_say() or (message := self._message(claim)) is None:
             return execute()
@@ -228,14 +232,14 @@ class MessageWatch:
     def _may_say(self) -> bool:
         """Return whether this connection's role may send messages; queried once."""
         driver = self.connection.connection
-        if (able := _able.get(driver)) is None:
+        if (is_allowed := _may_send.get(driver)) is None:
             with driver.cursor() as cursor:
-                cursor.execute(_MAY_SAY)
+                cursor.execute(_MAY_SEND)
                 row = cursor.fetchone()
-            able = _able[driver] = bool(row and row[0])
-            if not able:
-                _cannot_say("its role may not send messages, or this is a standby")
-        return able
+            is_allowed = _may_send[driver] = bool(row and row[0])
+            if not is_allowed:
+                _warn_once("its role may not send messages, or this is a standby")
+        return is_allowed
 
     def _message(self, claim: ReadClaim) -> str | None:
         """Return the statement that sends the message; None without a document or on an error."""
@@ -244,7 +248,7 @@ class MessageWatch:
             document = claim()
             return message_sql(document) if document else None
         except Exception as error:
-            _cannot_say(type(error).__name__)
+            _warn_once(type(error).__name__)
             return None
         finally:
             self.busy = False
@@ -254,8 +258,8 @@ class MessageWatch:
         try:
             self._run(message)
         except Exception as error:
-            _able.pop(self.connection.connection, None)
-            _cannot_say(type(error).__name__)
+            _may_send.pop(self.connection.connection, None)
+            _warn_once(type(error).__name__)
             raise
 
     def _run(self, sql: str) -> None:
@@ -275,11 +279,11 @@ class MessageWatch:
 
 def message_sql(document: Mapping[str, object]) -> str:
     """Return the statement that sends the message; hexadecimal content needs no quoting."""
-    cut = {
+    shortened = {
         str(key): value[:MAX_CHARACTERS] if isinstance(value, str) else value
         for key, value in document.items()
     }
-    content = json.dumps(cut, default=str).encode().hex()
+    content = json.dumps(shortened, default=str).encode().hex()
     return (
         "SELECT pg_catalog.pg_logical_emit_message"
         f"(true, '{PREFIX}', pg_catalog.decode('{content}', 'hex'))"
@@ -289,8 +293,8 @@ def message_sql(document: Mapping[str, object]) -> str:
 def _savepoint_of(statement: str) -> tuple[str, str] | None:
     """Return the verb, ``SAVEPOINT`` or ``ROLLBACK``, and the savepoint's name."""
     if match := _SAVEPOINT_WORDS.match(statement):
-        verb, back, name = match.groups()
-        return (verb or back).upper(), name[1:-1] if name[0] == '"' else name.lower()
+        verb, rollback, name = match.groups()
+        return (verb or rollback).upper(), name[1:-1] if name[0] == '"' else name.lower()
     return None
 
 
@@ -306,19 +310,20 @@ def _text(sql: Any) -> str:
         return str(sql)
 
 
-def _cannot_say(why: str) -> None:
+def _warn_once(why: str) -> None:
     """Log one warning a process, without any value; the statements run without an actor."""
-    if not _cannot_say.told:  # type: ignore[attr-defined]
-        _cannot_say.told = True  # type: ignore[attr-defined]
+    if not _warn_once.warned:  # type: ignore[attr-defined]
+        _warn_once.warned = True  # type: ignore[attr-defined]
         _log.warning("replview cannot say who writes (%s): it goes on unsaid", why)
 
 
-_cannot_say.told = False  # type: ignore[attr-defined]
+_warn_once.warned = False  # type: ignore[attr-defined]
 
 
 def _watch_of(connection: Any) -> MessageWatch | None:
     return next(
-        (each for each in connection.execute_wrappers if isinstance(each, MessageWatch)), None
+        (wrapper for wrapper in connection.execute_wrappers if isinstance(wrapper, MessageWatch)),
+        None,
     )
 
 

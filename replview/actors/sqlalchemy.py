@@ -45,20 +45,22 @@ _current: ContextVar[Mapping[str, Any] | None] = ContextVar("replview_actor", de
 _log = logging.getLogger("replview.actors")
 
 #: Drivers whose connections have the attribute ``autocommit``.
-_KNOWN = ("psycopg", "psycopg2")
+_AUTOCOMMIT_DRIVERS = ("psycopg", "psycopg2")
 
 #: Run once a connection, because a refused message would abort the application's transaction.
-_MAY_SAY = """
+_MAY_SEND = """
     SELECT NOT pg_catalog.pg_is_in_recovery() AND pg_catalog.has_function_privilege(oid, 'EXECUTE')
       FROM pg_catalog.pg_proc
      WHERE proname = 'pg_logical_emit_message' AND proargtypes[2] = 'pg_catalog.bytea'::regtype
        AND pronamespace = 'pg_catalog'::regnamespace
 """
 
-_QUIET = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_QUOTED_OR_COMMENT = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 _WRITE = re.compile(r"[\s(]*(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE)\b", re.IGNORECASE)
 _COPY = re.compile(r"\s*COPY\b.*\bFROM\b", re.IGNORECASE | re.DOTALL)
-_WITHIN = re.compile(r"[()]\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\b", re.IGNORECASE)
+_WRITE_IN_WITH = re.compile(
+    r"[()]\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\b", re.IGNORECASE
+)
 _PLAIN_READ = re.compile(r"\s*SELECT\b[^;]*$", re.IGNORECASE)
 _SAVEPOINT_WORDS = re.compile(
     r"\s*(?:(SAVEPOINT)|(ROLLBACK)\s+(?:(?:WORK|TRANSACTION)\s+)?TO(?:\s+SAVEPOINT)?)\s+"
@@ -71,10 +73,10 @@ def writes(statement: str) -> bool:
     """Return whether a statement changes rows, by its keywords; functions are not examined."""
     if _PLAIN_READ.match(statement):
         return False
-    for part in _QUIET.sub(" ", statement).split(";"):
+    for part in _QUOTED_OR_COMMENT.sub(" ", statement).split(";"):
         if _WRITE.match(part) or _COPY.match(part):
             return True
-        if part.lstrip()[:4].upper() == "WITH" and _WITHIN.search(part):
+        if part.lstrip()[:4].upper() == "WITH" and _WRITE_IN_WITH.search(part):
             return True
     return False
 
@@ -149,16 +151,16 @@ class _Hook:
         info = conn.info
         if conn.dialect.name != "postgresql" or info.get(self.BUSY):
             return
-        said: _Said | None = info.get(self.SAID)
-        if said is not None and (savepoint := _savepoint_of(statement)) is not None:
+        sent: _Said | None = info.get(self.SAID)
+        if sent is not None and (savepoint := _savepoint_of(statement)) is not None:
             verb, name = savepoint
             if verb == "SAVEPOINT":
-                said.since.add(name)
-            elif name not in said.since:
+                sent.since.add(name)
+            elif name not in sent.since:
                 self.forget(conn)
         elif writes(statement):
             document = self._document(conn)
-            if document and (said is None or said.document != document) and self._may_say(conn):
+            if document and (sent is None or sent.document != document) and self._may_say(conn):
                 self._say(conn, document)
 
     def after(self, conn: Any, *_: Any) -> None:
@@ -180,25 +182,25 @@ class _Hook:
         """Return the actor's document; queries made to find it send no message."""
         conn.info[self.BUSY] = True
         try:
-            said = self._of_application() if self._of_application is not None else None
+            answer = self._of_application() if self._of_application is not None else None
         except Exception as error:
-            _cannot_say(type(error).__name__)
+            _warn_once(type(error).__name__)
             return None
         finally:
             del conn.info[self.BUSY]
-        if said is None:
+        if answer is None:
             return _current.get()
-        return said if isinstance(said, Mapping) else {"actor": str(said)}
+        return answer if isinstance(answer, Mapping) else {"actor": str(answer)}
 
     def _may_say(self, conn: Any) -> bool:
         """Return whether this connection's role may send messages; queried once."""
-        able: bool | None = conn.info.get(self.ABLE)
-        if able is None:
-            row = _run(conn, _MAY_SAY)
-            able = conn.info[self.ABLE] = bool(row and row[0])
-            if not able:
-                _cannot_say("its role may not send messages, or this is a standby")
-        return able
+        is_allowed: bool | None = conn.info.get(self.ABLE)
+        if is_allowed is None:
+            row = _run(conn, _MAY_SEND)
+            is_allowed = conn.info[self.ABLE] = bool(row and row[0])
+            if not is_allowed:
+                _warn_once("its role may not send messages, or this is a standby")
+        return is_allowed
 
     def _say(self, conn: Any, document: Mapping[str, object]) -> None:
         """Send the message into the transaction.
@@ -208,12 +210,12 @@ class _Hook:
         try:
             message = message_sql(document)
         except Exception as error:
-            _cannot_say(type(error).__name__)
+            _warn_once(type(error).__name__)
             return
         if not getattr(conn.connection.dbapi_connection, "autocommit", False):
             self._send(conn, message)
             conn.info[self.SAID] = _Said(document)
-        elif conn.dialect.driver in _KNOWN and not conn.info.get(self.ALONE):
+        elif conn.dialect.driver in _AUTOCOMMIT_DRIVERS and not conn.info.get(self.ALONE):
             _run(conn, "BEGIN")
             try:
                 self._send(conn, message)
@@ -229,7 +231,7 @@ class _Hook:
             _run(conn, message)
         except Exception as error:
             conn.info.pop(self.ABLE, None)
-            _cannot_say(type(error).__name__)
+            _warn_once(type(error).__name__)
             raise
 
 
@@ -245,11 +247,11 @@ def _run(conn: Any, statement: str) -> Any:
 
 def message_sql(document: Mapping[str, object]) -> str:
     """Return the statement that sends the message; hexadecimal content needs no quoting."""
-    cut = {
+    shortened = {
         str(key): value[:MAX_CHARACTERS] if isinstance(value, str) else value
         for key, value in document.items()
     }
-    content = json.dumps(cut, default=str).encode().hex()
+    content = json.dumps(shortened, default=str).encode().hex()
     return (
         "SELECT pg_catalog.pg_logical_emit_message"
         f"(true, '{PREFIX}', pg_catalog.decode('{content}', 'hex'))"
@@ -259,16 +261,16 @@ def message_sql(document: Mapping[str, object]) -> str:
 def _savepoint_of(statement: str) -> tuple[str, str] | None:
     """Return the verb, ``SAVEPOINT`` or ``ROLLBACK``, and the savepoint's name."""
     if match := _SAVEPOINT_WORDS.match(statement):
-        verb, back, name = match.groups()
-        return (verb or back).upper(), name[1:-1] if name[0] == '"' else name.lower()
+        verb, rollback, name = match.groups()
+        return (verb or rollback).upper(), name[1:-1] if name[0] == '"' else name.lower()
     return None
 
 
-def _cannot_say(why: str) -> None:
+def _warn_once(why: str) -> None:
     """Log one warning a process, without any value; the statements run without an actor."""
-    if not _cannot_say.told:  # type: ignore[attr-defined]
-        _cannot_say.told = True  # type: ignore[attr-defined]
+    if not _warn_once.warned:  # type: ignore[attr-defined]
+        _warn_once.warned = True  # type: ignore[attr-defined]
         _log.warning("replview cannot say who writes (%s): it goes on unsaid", why)
 
 
-_cannot_say.told = False  # type: ignore[attr-defined]
+_warn_once.warned = False  # type: ignore[attr-defined]

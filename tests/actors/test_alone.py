@@ -55,7 +55,14 @@ def test_both_have_the_same_words_for_writing() -> None:
         assert inspect.getsource(getattr(django, name)) == inspect.getsource(
             getattr(sqlalchemy, name)
         )
-    for name in ("_QUIET", "_WRITE", "_COPY", "_WITHIN", "_PLAIN_READ", "_SAVEPOINT_WORDS"):
+    for name in (
+        "_QUOTED_OR_COMMENT",
+        "_WRITE",
+        "_COPY",
+        "_WRITE_IN_WITH",
+        "_PLAIN_READ",
+        "_SAVEPOINT_WORDS",
+    ):
         assert getattr(django, name) == getattr(sqlalchemy, name)
 
 

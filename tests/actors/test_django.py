@@ -38,7 +38,7 @@ def _address(dsn: str) -> dict[str, Any]:
 def shop(watched: Watched, django_db_blocker) -> Iterator[Any]:
     """The application's database ``shop``, as Django connects to it."""
     connections.settings["shop"] = _address(watched.source.dsn)
-    hook._cannot_say.told = False
+    hook._warn_once.warned = False
     with django_db_blocker.unblock():
         with connections["shop"].cursor() as cursor:
             cursor.execute("CREATE TABLE auth_group (id serial PRIMARY KEY, name text)")

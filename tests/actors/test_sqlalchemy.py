@@ -39,7 +39,7 @@ def url_of(dsn: str) -> URL:
 
 @pytest.fixture
 def engine(watched: Watched) -> Iterator[Engine]:
-    hook._cannot_say.told = False
+    hook._warn_once.warned = False
     engine = create_engine(url_of(watched.source.dsn))
     yield engine
     engine.dispose()
@@ -155,7 +155,7 @@ async def test_async_sessions(watched) -> None:
 def test_without_the_right_the_application_goes_on_and_is_told_once(
     watched, without_right, caplog
 ) -> None:
-    hook._cannot_say.told = False
+    hook._warn_once.warned = False
     engine = create_engine(url_of(without_right))
     install(engine, actor=lambda: "alice")
     with caplog.at_level(logging.WARNING, "replview.actors"):
