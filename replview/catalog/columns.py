@@ -65,13 +65,14 @@ USER_TYPES = Query(
            AND (t.typtype IN ('e', 'd', 'c', 'r', 'm') OR t.typcategory = 'A')
     """,
 )
+TypeKind = Literal["enum", "domain", "array", "composite", "range", "multirange"]
 
 
 def format_types(
-    connection: Connection, wanted: Iterable[tuple[int, int]]
+    connection: Connection, types: Iterable[tuple[int, int]]
 ) -> dict[tuple[int, int], str]:
     """Return ``{(oid, typmod): name}``; oids that the server does not know are left out."""
-    pairs = sorted(set(wanted))
+    pairs = sorted(set(types))
     rows = FORMAT_TYPES.rows(connection, [p[0] for p in pairs], [p[1] for p in pairs])
     return {(row["oid"], row["typmod"]): row["name"] for row in rows if row["name"] != "???"}
 
@@ -86,10 +87,10 @@ class ColumnFacts:
 
 def read_columns(connection: Connection, oids: Iterable[int]) -> dict[int, list[ColumnFacts]]:
     """Return ``{table's oid: columns in their order}``."""
-    found: dict[int, list[ColumnFacts]] = {}
+    columns: dict[int, list[ColumnFacts]] = {}
     for row in TABLE_COLUMNS.rows(connection, list(oids)):
-        found.setdefault(row["oid"], []).append(ColumnFacts(row["name"], row["type_name"]))
-    return found
+        columns.setdefault(row["oid"], []).append(ColumnFacts(row["name"], row["type_name"]))
+    return columns
 
 
 def type_bases(connection: Connection, oids: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -98,12 +99,9 @@ def type_bases(connection: Connection, oids: Iterable[int]) -> dict[int, dict[st
     Each value has ``oid``, ``name``, ``typmod``, ``array`` (True for an array of the base type),
     and ``labels`` (the labels of an enum in their order, else None).
     """
-    wanted = sorted({oid for oid in oids if oid >= FIRST_MADE_OID})
-    rows = TYPE_BASES.rows(connection, wanted) if wanted else []
+    user_type_oids = sorted({oid for oid in oids if oid >= FIRST_MADE_OID})
+    rows = TYPE_BASES.rows(connection, user_type_oids) if user_type_oids else []
     return {row.pop("wanted"): row for row in rows}
-
-
-TypeKind = Literal["enum", "domain", "array", "composite", "range", "multirange"]
 
 
 @dataclass(frozen=True, slots=True)

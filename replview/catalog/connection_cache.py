@@ -58,32 +58,32 @@ class KeptConnections:
         answer in time is closed.
         """
         try:
-            kept = self._take(source_id, conninfo)
-            if kept is not None:
+            cached = self._take(source_id, conninfo)
+            if cached is not None:
                 try:
-                    return self._asked(source_id, kept, question, deadline_seconds)
+                    return self._ask_cached(source_id, cached, question, deadline_seconds)
                 except _NOT_PREPARED:
                     # There is a pooler that was not detected.
                     self._unprepared.add(source_id)
-                except _Ended:
+                except _ConnectionClosed:
                     pass
             prepare = source_id not in self._unprepared
             opened = open_reading(conninfo, deadline_seconds=deadline_seconds, prepare=prepare)
-            kept = CachedConnection(connection=opened, conninfo=conninfo)
+            cached = CachedConnection(connection=opened, conninfo=conninfo)
             try:
-                return self._asked(source_id, kept, question, deadline_seconds)
-            except _Ended as ended:
+                return self._ask_cached(source_id, cached, question, deadline_seconds)
+            except _ConnectionClosed as ended:
                 raise ended.error from None
         except psycopg.Error as error:
             raise explain(error, conninfo) from None
 
     def close_others(self, source_ids: Iterable[int]) -> None:
         """Close the connections of all sources but these; nothing may be asking them."""
-        wanted = set(source_ids)
+        remaining_ids = set(source_ids)
         with self._lock:
-            gone = [self._kept.pop(key) for key in list(self._kept) if key not in wanted]
-        for kept in gone:
-            kept.connection.close()
+            removed = [self._kept.pop(key) for key in list(self._kept) if key not in remaining_ids]
+        for cached in removed:
+            cached.connection.close()
 
     def close(self) -> None:
         """Close all connections that no thread is using."""
@@ -92,41 +92,41 @@ class KeptConnections:
     def _take(self, source_id: int, conninfo: str) -> CachedConnection | None:
         """Remove and return the connection; None where there is none to this address."""
         with self._lock:
-            kept = self._kept.pop(source_id, None)
-        if kept is not None and (kept.conninfo != conninfo or kept.connection.closed):
-            kept.connection.close()
+            cached = self._kept.pop(source_id, None)
+        if cached is not None and (cached.conninfo != conninfo or cached.connection.closed):
+            cached.connection.close()
             return None
-        return kept
+        return cached
 
-    def _asked(
+    def _ask_cached(
         self,
         source_id: int,
-        kept: CachedConnection,
+        cached: CachedConnection,
         question: Callable[[CachedConnection], Answer],
         deadline_seconds: float,
     ) -> Answer:
         """Return the answer, and keep the connection if there was no error."""
         try:
-            with cut_after(deadline_seconds, kept.connection) as was_cut:
-                answer = question(kept)
+            with cut_after(deadline_seconds, cached.connection) as was_cut:
+                answer = question(cached)
         except psycopg.OperationalError as error:
-            ended = kept.connection.closed and not was_cut.is_set()
-            kept.connection.close()
-            if ended:
-                raise _Ended(error) from None
+            was_closed = cached.connection.closed and not was_cut.is_set()
+            cached.connection.close()
+            if was_closed:
+                raise _ConnectionClosed(error) from None
             raise
         except BaseException:
-            kept.connection.close()
+            cached.connection.close()
             raise
         with self._lock:
             former = self._kept.pop(source_id, None)
-            self._kept[source_id] = kept
+            self._kept[source_id] = cached
         if former is not None:
             former.connection.close()
         return answer
 
 
-class _Ended(Exception):
+class _ConnectionClosed(Exception):
     """The other side closed the connection."""
 
     def __init__(self, error: psycopg.OperationalError) -> None:

@@ -30,7 +30,7 @@ STATEMENT_TIMEOUT_MS = 5000
 LOCK_TIMEOUT_MS = 5000
 
 #: Settings that fix the text format of values, whatever server, database and role set.
-_TEXT = {
+_TEXT_FORMATS = {
     "datestyle": "ISO, MDY",
     "intervalstyle": "postgres",
     "timezone": "UTC",
@@ -54,7 +54,7 @@ def connect(
     """Open an autocommit connection to a source. Raises ``psycopg.Error``; see ``problems``."""
     connection = _open(conninfo, connect_timeout_seconds)
     try:
-        _bind(connection, read_only, statement_timeout_ms, wait_for_locks)
+        _set_up(connection, read_only, statement_timeout_ms, wait_for_locks)
     except BaseException:
         connection.close()
         raise
@@ -66,7 +66,7 @@ def connect_replication(conninfo: str) -> Connection:
 
     Such a session has only the simple protocol and only autocommit.
     """
-    parameters = _bounded(conninfo, CONNECT_TIMEOUT_SECONDS)
+    parameters = _with_defaults(conninfo, CONNECT_TIMEOUT_SECONDS)
     return _connected(libpq.make_conninfo(parameters, replication="database"))
 
 
@@ -81,7 +81,7 @@ def connected(conninfo: str, *, deadline_seconds: float = 10.0) -> Iterator[Conn
     connection = _open(conninfo, CONNECT_TIMEOUT_SECONDS)
     try:
         with cut_after(deadline_seconds, connection):
-            _bind(connection, True, STATEMENT_TIMEOUT_MS)
+            _set_up(connection, True, STATEMENT_TIMEOUT_MS)
             yield connection
     finally:
         connection.close()
@@ -96,7 +96,7 @@ def open_reading(conninfo: str, *, deadline_seconds: float, prepare: bool) -> Co
     connection = _open(conninfo, CONNECT_TIMEOUT_SECONDS)
     try:
         with cut_after(deadline_seconds, connection):
-            _bind(connection, True, STATEMENT_TIMEOUT_MS)
+            _set_up(connection, True, STATEMENT_TIMEOUT_MS)
     except BaseException:
         connection.close()
         raise
@@ -130,7 +130,7 @@ def cut_after(seconds: float, connection: Connection) -> Iterator[threading.Even
 
 
 def _open(conninfo: str, connect_timeout_seconds: int) -> Connection:
-    return _connected(_bounded(conninfo, connect_timeout_seconds))
+    return _connected(_with_defaults(conninfo, connect_timeout_seconds))
 
 
 def _connected(conninfo: str) -> Connection:
@@ -141,13 +141,13 @@ def _connected(conninfo: str) -> Connection:
         raise psycopg.OperationalError("could not translate host name: it is none") from None
 
 
-def _bind(
+def _set_up(
     connection: Connection, read_only: bool, statement_timeout_ms: int, wait_for_locks: bool = False
 ) -> None:
     """Set time limits, access mode and text formats for every statement that follows."""
     lock_timeout_ms = 0 if wait_for_locks else LOCK_TIMEOUT_MS
-    wanted = {
-        **_TEXT,
+    settings = {
+        **_TEXT_FORMATS,
         "statement_timeout": str(statement_timeout_ms),
         "lock_timeout": str(lock_timeout_ms),
         "search_path": "pg_catalog",
@@ -160,7 +160,7 @@ def _bind(
                         pg_catalog.unnest(%s::pg_catalog.text[])) AS wanted (name, value)
         WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
         """,
-        [list(wanted), list(wanted.values()), connection.info.backend_pid],
+        [list(settings), list(settings.values()), connection.info.backend_pid],
     ).fetchone()
     if row is None:
         # Another backend than the one that answered first: a pooler stands between.
@@ -201,13 +201,13 @@ def _shut_down(descriptor: int) -> None:
             handle.detach()
 
 
-def _bounded(conninfo: str, connect_timeout_seconds: int) -> str:
+def _with_defaults(conninfo: str, connect_timeout_seconds: int) -> str:
     """Return the DSN with our application name, and with a connect timeout if it has none."""
-    given = libpq.conninfo_to_dict(conninfo)
-    ours: dict[str, Any] = {"application_name": APPLICATION_NAME, "client_encoding": "UTF8"}
-    if "connect_timeout" not in given:
-        ours["connect_timeout"] = connect_timeout_seconds
-    return libpq.make_conninfo(conninfo, **ours)
+    parts = libpq.conninfo_to_dict(conninfo)
+    additions: dict[str, Any] = {"application_name": APPLICATION_NAME, "client_encoding": "UTF8"}
+    if "connect_timeout" not in parts:
+        additions["connect_timeout"] = connect_timeout_seconds
+    return libpq.make_conninfo(conninfo, **additions)
 
 
 def pool_safely(
@@ -226,7 +226,7 @@ def pool_safely(
     ]
     bounds += [
         sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(name), sql.Literal(value))
-        for name, value in {**_TEXT, **timeouts_ms}.items()
+        for name, value in {**_TEXT_FORMATS, **timeouts_ms}.items()
     ]
     together = sql.SQL("; ").join(bounds)
 

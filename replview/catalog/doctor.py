@@ -30,8 +30,8 @@ def examine(conninfo: str, *, store_system_identifier: str | None = None) -> lis
         with connected(conninfo, deadline_seconds=60) as connection:
             return list(_examine(connection, conninfo, store_system_identifier))
     except psycopg.Error as error:
-        trouble = explain(error, conninfo)
-        return [problem(trouble.code, trouble.cause, trouble.remedy, trouble.field)]
+        refusal = explain(error, conninfo)
+        return [problem(refusal.code, refusal.cause, refusal.remedy, refusal.field)]
 
 
 def _examine(
@@ -49,14 +49,14 @@ def _examine(
         yield from check(facts)
     identified, findings = try_replication(conninfo)
     yield from findings
-    if all(one.code != "pooler" for one in findings):
+    if all(finding.code != "pooler" for finding in findings):
         yield from check_pooler(connection, replication_works=bool(identified))
-    yield from _about_content(connection, facts)
+    yield from _examine_content(connection, facts)
     source = identified.system_identifier if identified else facts.system_identifier
     yield from check_same_cluster(source, store_system_identifier)
 
 
-def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Finding]:
+def _examine_content(connection: Connection, facts: ServerFacts) -> Iterator[Finding]:
     """Yield findings about tables, publications, transactions and slots.
 
     Each part is checked separately, so that one refusal hides only that part.
@@ -92,18 +92,18 @@ def try_replication(conninfo: str) -> tuple[Identified | None, list[Finding]]:
         with connect_replication(conninfo) as connection, connection.cursor() as cursor:
             row = cursor.execute("IDENTIFY_SYSTEM").fetchone()
     except psycopg.Error as error:
-        trouble = explain(error, conninfo)
-        if trouble.code == "pooler" or (
+        refusal = explain(error, conninfo)
+        if refusal.code == "pooler" or (
             # A walsender always knows IDENTIFY_SYSTEM; an ordinary session calls it a syntax error.
-            trouble.code == "refused"
+            refusal.code == "refused"
             and (isinstance(error, psycopg.errors.SyntaxError) or "pgbouncer" in str(error).lower())
         ):
-            return None, [_pooler()]
-        return None, [problem(trouble.code, trouble.cause, trouble.remedy, trouble.field)]
+            return None, [_pooler_problem()]
+        return None, [problem(refusal.code, refusal.cause, refusal.remedy, refusal.field)]
     if row is None or len(row) < 2:
-        return None, [_pooler()]
-    found = Identified(system_identifier=str(row[0]), timeline=int(row[1]))
-    return found, [ok(code, "a replication connection works (IDENTIFY_SYSTEM answered)")]
+        return None, [_pooler_problem()]
+    identity = Identified(system_identifier=str(row[0]), timeline=int(row[1]))
+    return identity, [ok(code, "a replication connection works (IDENTIFY_SYSTEM answered)")]
 
 
 def check_pooler(connection: Connection, *, replication_works: bool) -> Iterator[Finding]:
@@ -113,11 +113,11 @@ def check_pooler(connection: Connection, *, replication_works: bool) -> Iterator
         yield (
             note("pooler", "a connection pooler stands between; it passes replication on")
             if replication_works
-            else _pooler()
+            else _pooler_problem()
         )
 
 
-def _pooler() -> Finding:
+def _pooler_problem() -> Finding:
     return problem(
         "pooler",
         "a connection pooler stands between replview and the server: replication does not pass it",
@@ -129,9 +129,11 @@ def _pooler() -> Finding:
 def check_open_transactions(waiting_for: list[HoldingTransaction]) -> Iterator[Finding]:
     """Yield a finding about open transactions: slot creation waits for each, in every database."""
     old = [
-        item
-        for item in waiting_for
-        if item.gid is not None or item.age_seconds is None or item.age_seconds >= _SHORT_SECONDS
+        transaction
+        for transaction in waiting_for
+        if transaction.gid is not None
+        or transaction.age_seconds is None
+        or transaction.age_seconds >= _SHORT_SECONDS
     ]
     if not old:
         yield ok("open_transactions", "no long transaction stands in the way of a new slot")
@@ -139,9 +141,9 @@ def check_open_transactions(waiting_for: list[HoldingTransaction]) -> Iterator[F
     yield warning(
         "open_transactions",
         f"creating a slot would wait for {len(old)} open transaction{'s' if len(old) > 1 else ''}: "
-        f"{some_of([str(item) for item in old], 5)}",
+        f"{some_of([str(transaction) for transaction in old], 5)}",
         "Let them end, and where that is in order end them: "
-        + "; ".join(_end(item) for item in old[:5]),
+        + "; ".join(_statement_to_end(transaction) for transaction in old[:5]),
     )
 
 
@@ -173,9 +175,9 @@ def check_same_cluster(source: str | None, store: str | None) -> Iterator[Findin
         )
 
 
-def _end(item: HoldingTransaction) -> str:
-    if item.gid is not None:
-        gid = literal(item.gid)
-        return f"COMMIT PREPARED {gid}, or ROLLBACK PREPARED {gid} (in {item.database})"
-    same = f"pid = {item.pid} AND backend_xid = '{item.xid}'::xid"
-    return f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {same}"  # noqa: S608 (to be copied)
+def _statement_to_end(transaction: HoldingTransaction) -> str:
+    if transaction.gid is not None:
+        gid = literal(transaction.gid)
+        return f"COMMIT PREPARED {gid}, or ROLLBACK PREPARED {gid} (in {transaction.database})"
+    condition = f"pid = {transaction.pid} AND backend_xid = '{transaction.xid}'::xid"
+    return f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {condition}"  # noqa: S608 (to be copied)

@@ -157,7 +157,7 @@ def check_kind(server: ServerFacts) -> Iterator[Finding]:
             "Nothing to do for replication; for clean text, dump and restore into a UTF8 database",
         )
     if server.in_recovery:
-        yield _standby(server)
+        yield _standby_finding(server)
     if server.max_prepared_transactions == 0:
         message = "max_prepared_transactions is 0: there are no prepared transactions to show"
         yield note("no_two_phase", message)
@@ -166,7 +166,7 @@ def check_kind(server: ServerFacts) -> Iterator[Finding]:
         yield note("wal_sender_timeout", message)
 
 
-def _standby(server: ServerFacts) -> Finding:
+def _standby_finding(server: ServerFacts) -> Finding:
     if server.major < 16:
         message = "this server is a standby; logical slots on one need PostgreSQL 16"
         return problem("standby", message, "Give the address of the primary")
@@ -209,7 +209,7 @@ def check_identities(tables: list[TableFacts]) -> Iterator[Finding]:
             f"{len(unusable)} of {len(tables)} tables have no usable replica identity; publishing "
             "their updates would make the application's UPDATE and DELETE fail, so replview "
             f"publishes only their inserts: {some_of([str(table) for table in unusable])}",
-            "; ".join(_mend_table(table) for table in unusable[:10]),
+            "; ".join(_identity_statement(table) for table in unusable[:10]),
         )
     full = [table for table in tables if table.replica_identity == "FULL"]
     if full:
@@ -225,11 +225,12 @@ def check_publications(
 ) -> Iterator[Finding]:
     """Yield findings about publications that make an application's UPDATE fail, now or later."""
     unusable = {table.key: table for table in tables if not table.usable}
-    for publication in (one for one in publications if one.needs_identity):
+    for publication in (candidate for candidate in publications if candidate.needs_identity):
         broken = [
-            str(found)
+            str(unusable_table)
             for table in publication.tables
-            if (found := unusable.get(table.key)) is not None and not found.partitioned
+            if (unusable_table := unusable.get(table.key)) is not None
+            and not unusable_table.partitioned
         ]
         if broken:
             yield warning(
@@ -278,11 +279,11 @@ def check_partitions(tables: list[TableFacts]) -> Iterator[Finding]:
                 "unusable_partition",
                 f"partition {table} has no usable replica identity though {parent} has: only "
                 "inserts of the whole table are published",
-                _mend_table(table),
+                _identity_statement(table),
             )
 
 
-def _mend_table(table: TableFacts) -> str:
+def _identity_statement(table: TableFacts) -> str:
     """Return the statement that gives a table a usable replica identity."""
     name = quoted(*table.key)
     if table.deferrable_key:

@@ -21,7 +21,7 @@ PLUGINS = Query(
     sql="SELECT current_setting('output_plugin_libraries', true) AS names",
 )
 #: The plugin of every slot that replview creates.
-_OURS = "pgoutput"
+_PGOUTPUT = "pgoutput"
 
 
 def check_hidden_plugins(connection: Connection, server: ServerFacts) -> Iterator[Finding]:
@@ -31,8 +31,8 @@ def check_hidden_plugins(connection: Connection, server: ServerFacts) -> Iterato
     except psycopg.errors.InsufficientPrivilege:
         yield warning(
             "plugins_unknown",
-            f"whether the server allows the output plugin {_OURS} is unknown: role {server.role} "
-            "may not read output_plugin_libraries",
+            f"whether the server allows the output plugin {_PGOUTPUT} is unknown: role "
+            f"{server.role} may not read output_plugin_libraries",
             f"GRANT pg_read_all_settings TO {quoted(server.role)}",
         )
 
@@ -42,23 +42,23 @@ def check_plugins(server: ServerFacts, slots: Sequence[SlotFacts]) -> Iterator[F
     allowed = server.output_plugins
     if allowed is None:
         return
-    if _OURS not in allowed:
+    if _PGOUTPUT not in allowed:
         yield problem(
             "plugin_refused",
-            f"the server does not allow the output plugin {_OURS}, which every slot of replview's "
-            "needs",
-            _add(allowed, [_OURS]),
+            f"the server does not allow the output plugin {_PGOUTPUT}, which every slot of "
+            "replview's needs",
+            _allow_statement(allowed, [_PGOUTPUT]),
         )
-    refused = [s for s in slots if s.plugin and s.plugin != _OURS and s.plugin not in allowed]
+    refused = [s for s in slots if s.plugin and s.plugin != _PGOUTPUT and s.plugin not in allowed]
     if refused:
         names = some_of([f"{slot.slot_name} ({slot.plugin})" for slot in refused])
         message = f"slots of plugins that the server does not allow cannot be read: {names}"
-        remedy = _add(allowed, sorted({str(slot.plugin) for slot in refused}))
+        remedy = _allow_statement(allowed, sorted({str(slot.plugin) for slot in refused}))
         yield warning("slots_refused", message, remedy)
 
 
-def _add(allowed: Sequence[str], more: Sequence[str]) -> str:
-    names = ", ".join(literal(name) for name in (*allowed, *more))
+def _allow_statement(allowed: Sequence[str], missing: Sequence[str]) -> str:
+    names = ", ".join(literal(name) for name in (*allowed, *missing))
     return (
         f"ALTER SYSTEM SET output_plugin_libraries = {names}; then SELECT pg_reload_conf() "
         "(whoever may replicate can load a plugin that is in the list)"

@@ -147,12 +147,12 @@ class HoldingTransaction:
     state: str | None = None
 
     def __str__(self) -> str:
-        who = f"{self.role or 'unknown role'} in {self.database or 'unknown database'}"
+        session = f"{self.role or 'unknown role'} in {self.database or 'unknown database'}"
         age = "for an unknown time" if self.age_seconds is None else f"for {self.age_seconds:.0f} s"
         if self.gid is not None:
-            return f"prepared transaction {self.gid} ({who}, {age})"
+            return f"prepared transaction {self.gid} ({session}, {age})"
         name = f", {self.application_name}" if self.application_name else ""
-        return f"process {self.pid} ({who}{name}, {self.state or 'state unknown'}, {age})"
+        return f"process {self.pid} ({session}{name}, {self.state or 'state unknown'}, {age})"
 
 
 def read_open_transactions(connection: Connection) -> list[HoldingTransaction]:

@@ -29,8 +29,8 @@ def table_parts(text: str) -> tuple[str, str]:
 
 def some_of(names: list[str], limit: int = 10) -> str:
     """Return names for a sentence: the first ``limit``, then how many more there are."""
-    shown = ", ".join(names[:limit])
-    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
+    listed = ", ".join(names[:limit])
+    return f"{listed} and {len(names) - limit} more" if len(names) > limit else listed
 
 
 def slot_name_fault(name: str) -> str:

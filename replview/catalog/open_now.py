@@ -92,30 +92,30 @@ def read_open_now(
             prepared = rows_if_allowed(holders.PREPARED, connection, limit)
         row = OPEN_NOW.json_row(connection, holders.RUNNING_LIMIT, holders.WAITING_LIMIT)
     except psycopg.ProgrammingError:
-        return _read_each_alone(connection)
-    found = _holders(states, prepared, row)
+        return _read_separately(connection)
+    holding = _holders(states, prepared, row)
     started = row["oldest_started_at"]
     return OpenNow(
-        holders=found,
+        holders=holding,
         prepared=None if prepared is None else len(prepared),
-        oldest_prepared_seconds=_oldest_prepared(found, row["now"]),
+        oldest_prepared_seconds=_oldest_prepared_seconds(holding, row["now"]),
         running=row["running_count"],
-        oldest_running_seconds=None if started is None else _seconds(started, row["now"]),
+        oldest_running_seconds=None if started is None else _seconds_since(started, row["now"]),
         subscriptions=row["subscriptions"],
     )
 
 
-def _read_each_alone(connection: Connection) -> OpenNow:
+def _read_separately(connection: Connection) -> OpenNow:
     """Return the same from separate statements, each of which may be refused."""
-    found = read_holders(connection)
+    holding = read_holders(connection)
     now = dt.datetime.now(dt.UTC)
-    started = [row["xact_started_at"] for row in found.running or () if row["xact_started_at"]]
+    started = [row["xact_started_at"] for row in holding.running or () if row["xact_started_at"]]
     return OpenNow(
-        holders=found,
-        prepared=None if found.prepared is None else len(found.prepared),
-        oldest_prepared_seconds=_oldest_prepared(found, now),
-        running=None if found.running is None else len(found.running),
-        oldest_running_seconds=_seconds(min(started), now) if started else None,
+        holders=holding,
+        prepared=None if holding.prepared is None else len(holding.prepared),
+        oldest_prepared_seconds=_oldest_prepared_seconds(holding, now),
+        running=None if holding.running is None else len(holding.running),
+        oldest_running_seconds=_seconds_since(min(started), now) if started else None,
     )
 
 
@@ -131,7 +131,7 @@ def _holders(
     for slot in slots.values():
         slot |= {name: int(slot[name]) for name in ("catalog_xmin", "xmin") if slot[name]}
     limit = holders.PREPARED_LIMIT
-    waiting = {str(item["xid"]): item["sessions"] for item in row["waiting"] or ()}
+    waiting = {str(blocker["xid"]): blocker["sessions"] for blocker in row["waiting"] or ()}
     return Holders(
         prepared=None if prepared is None else prepared[:limit],
         prepared_limit=limit if prepared is not None and len(prepared) > limit else None,
@@ -148,7 +148,7 @@ def _holders(
 def _standbys(states: SlotStates) -> list[dict[str, Any]]:
     """Return the standbys as ``holders.STANDBYS`` does: those that hold back most come first."""
     by_pid = {slot["active_pid"]: slot for slot in states.slots.values() if slot["active_pid"]}
-    found = [
+    standbys = [
         {
             "pid": pid,
             "application_name": walsender["application_name"],
@@ -160,15 +160,15 @@ def _standbys(states: SlotStates) -> list[dict[str, Any]]:
         if (slot := by_pid.get(pid, {})).get("slot_type") != "logical"
         and walsender["application_name"] != "pg_basebackup"
     ]
-    found.sort(key=lambda s: -max(s["backend_xmin_age"] or -1, s["slot_xmin_age"] or -1))
-    return found[: holders.STANDBYS_LIMIT]
+    standbys.sort(key=lambda s: -max(s["backend_xmin_age"] or -1, s["slot_xmin_age"] or -1))
+    return standbys[: holders.STANDBYS_LIMIT]
 
 
-def _oldest_prepared(found: Holders, now: dt.datetime) -> float | None:
-    if not found.prepared:
+def _oldest_prepared_seconds(holding: Holders, now: dt.datetime) -> float | None:
+    if not holding.prepared:
         return None
-    return _seconds(found.prepared[0]["prepared_at"], now)
+    return _seconds_since(holding.prepared[0]["prepared_at"], now)
 
 
-def _seconds(since: dt.datetime, now: dt.datetime) -> float:
-    return max((now - since).total_seconds(), 0.0)
+def _seconds_since(started_at: dt.datetime, now: dt.datetime) -> float:
+    return max((now - started_at).total_seconds(), 0.0)

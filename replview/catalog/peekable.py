@@ -49,14 +49,15 @@ class PeekableServer:
 
     def refusal(self, slot: SlotFacts) -> str:
         """Return in a few words why the slot cannot be peeked; empty where it can."""
-        return next((words for holds, words in self._reasons(slot) if holds), "")
+        return next((reason for holds, reason in self._reasons(slot) if holds), "")
 
     def _reasons(self, slot: SlotFacts) -> list[tuple[bool, str]]:
-        plugin, own = slot.plugin or "", slot.database or ""
+        plugin, database = slot.plugin or "", slot.database or ""
         return [
             (slot.slot_type != "logical", "physical: it has WAL, but no changes of rows"),
             (slot.active, f"active (pid {slot.active_pid or 'unknown'}): only its reader may look"),
-            (own != self.database, f"in database {own}: this source reads {self.database}"),
+            (database != self.database,
+             f"in database {database}: this source reads {self.database}"),
             (plugin not in PLUGINS, f"plugin {plugin} is not one replview can read"),
             (slot.wal_status == "lost", "lost: the WAL it needs is gone"),
             (bool(slot.conflicting), "invalidated by a conflict on this standby"),
@@ -94,7 +95,7 @@ def read_place(connection: Connection) -> PeekableServer:
         **place,
         position=read_position(connection),
         slots=read_slots(connection),
-        publications=[item.name for item in read_publications(connection)],
+        publications=[publication.name for publication in read_publications(connection)],
         subscribed=_read_subscribed(connection),
     )
 

@@ -7,7 +7,7 @@ as a part between underscores or capitals (``emailAddress``). Nothing is decided
 import re
 
 #: Words by what they suggest.
-_NAME_PARTS = {
+_WORDS_BY_SUGGESTION = {
     "a secret": (
         "password passwd pwd passphrase secret token apikey api_key access_key private_key "
         "credential credentials otp totp pin salt hash_password password_hash cvv cvc"
@@ -24,18 +24,20 @@ _NAME_PARTS = {
     "a personal fact": "birth birthday birthdate birth_date dob date_of_birth gender sex religion "
     "ethnicity nationality diagnosis blood_type salary income",
 }
-_LOOKS = {word: looks for looks, words in _NAME_PARTS.items() for word in words.split()}
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SUGGESTION_BY_WORD = {
+    word: looks for looks, words in _WORDS_BY_SUGGESTION.items() for word in words.split()
+}
+_CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def looks_like(column: str) -> str:
     """Return what the name suggests, such as ``a contact``; empty: nothing."""
-    name = _HUMP.sub("_", column).lower().replace("-", "_").replace(" ", "_")
+    name = _CAMEL_CASE_BOUNDARY.sub("_", column).lower().replace("-", "_").replace(" ", "_")
     parts = [part for part in name.split("_") if part]
     # Longer runs of parts are tried first: ``postal_code`` before ``code``.
     for length in range(min(len(parts), 3), 0, -1):
         for start in range(len(parts) - length + 1):
             for joined in ("_".join, "".join):
-                if found := _LOOKS.get(joined(parts[start : start + length])):
-                    return found
+                if suggestion := _SUGGESTION_BY_WORD.get(joined(parts[start : start + length])):
+                    return suggestion
     return ""

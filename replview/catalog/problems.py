@@ -14,19 +14,14 @@ from psycopg import conninfo as libpq
 
 from replview.text.problem import Problem
 
-
-class SourceProblem(Problem):
-    """The reason why a source cannot be reached, or refuses what was asked for."""
-
-
 #: Classes of SQLSTATE whose texts name hosts, roles, objects and limits, but never a value.
 TEXTS_WITHOUT_VALUES = {"08", "0A", "25", "28", "3D", "42", "53", "55", "57"}
-_NAMED = r"[\"“«„](?P<name>[^\"”»“]*)[\"”»“]"
+_QUOTED_NAME = r"[\"“«„](?P<name>[^\"”»“]*)[\"”»“]"
 #: The end of a remedy if replication connections are blocked; the field is then ``interface``.
 THROUGH_SQL = "receive the slot through SQL functions instead"
 #: Pattern in the message → code, cause, remedy; ``{name}`` is what the server named,
 #: ``{host}``, ``{user}`` and ``{database}`` come from the address.
-_KNOWN: list[tuple[str, str, str, str]] = [
+_KNOWN_MESSAGES: list[tuple[str, str, str, str]] = [
     (
         r"password authentication failed|no password supplied|fe_sendauth|SASL.*failed",
         "wrong_password",
@@ -77,19 +72,19 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         "host {database} {user} <address of replview>/32 scram-sha-256",
     ),
     (
-        rf"database {_NAMED} does not exist|no such database",
+        rf"database {_QUOTED_NAME} does not exist|no such database",
         "no_such_database",
         "there is no database {name} on {host}",
         "Name an existing one in the address (SELECT datname FROM pg_database)",
     ),
     (
-        rf"role {_NAMED} does not exist",
+        rf"role {_QUOTED_NAME} does not exist",
         "no_such_role",
         "there is no role {name} on {host}",
         "CREATE ROLE {user_sql} LOGIN REPLICATION PASSWORD '…'",
     ),
     (
-        rf"role {_NAMED} is not permitted to log in",
+        rf"role {_QUOTED_NAME} is not permitted to log in",
         "no_login",
         "role {name} may not log in",
         "ALTER ROLE {user_sql} LOGIN",
@@ -198,6 +193,10 @@ _KNOWN: list[tuple[str, str, str, str]] = [
 ]
 
 
+class SourceProblem(Problem):
+    """The reason why a source cannot be reached, or refuses what was asked for."""
+
+
 def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
     """Return the problem behind an error. ``conninfo`` gives names; its password is not read."""
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
@@ -206,11 +205,11 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
         return SourceProblem("bad_dsn", "the address is not a libpq connection string", remedy)
     text = str(error)
     names = _names(conninfo)
-    for pattern, code, cause, remedy in _KNOWN:
+    for pattern, code, cause, remedy in _KNOWN_MESSAGES:
         if match := re.search(pattern, text, re.IGNORECASE):
-            found = {**names, "name": match.groupdict().get("name") or names["database"]}
-            way = "interface" if remedy.endswith(THROUGH_SQL) else ""
-            return SourceProblem(code, cause.format(**found), remedy.format(**found), way)
+            values = {**names, "name": match.groupdict().get("name") or names["database"]}
+            field = "interface" if remedy.endswith(THROUGH_SQL) else ""
+            return SourceProblem(code, cause.format(**values), remedy.format(**values), field)
     if error.sqlstate and error.sqlstate[:2] not in TEXTS_WITHOUT_VALUES:
         cause = f"{names['host']} refused the request (SQLSTATE {error.sqlstate})"
         return SourceProblem("refused", cause, "See the server's log for the cause")
@@ -227,14 +226,14 @@ def first_line(error: psycopg.Error) -> str:
 def _names(conninfo: str) -> dict[str, str]:
     """Return host, role and database for sentences: never a secret."""
     try:
-        given: dict[str, Any] = libpq.conninfo_to_dict(conninfo)
+        parts: dict[str, Any] = libpq.conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:
-        given = {}
-    host = given.get("host") or given.get("hostaddr") or "the local socket"
-    user = str(given.get("user") or "of the operating system's user")
+        parts = {}
+    host = parts.get("host") or parts.get("hostaddr") or "the local socket"
+    user = str(parts.get("user") or "of the operating system's user")
     return {
-        "host": f"{host}:{given['port']}" if given.get("port") else str(host),
+        "host": f"{host}:{parts['port']}" if parts.get("port") else str(host),
         "user": user,
         "user_sql": '"' + user.replace('"', '""') + '"',
-        "database": str(given.get("dbname") or user),
+        "database": str(parts.get("dbname") or user),
     }

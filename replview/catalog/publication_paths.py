@@ -99,10 +99,10 @@ class PublicationPaths:
             for name, rows in self._paths(publication, oid) if members else ():
                 paths.append([name, publication.operations, members[0].row_filter])
                 since_created += [] if rows is None else [rows]
-        known = self._tables.get(oid)
+        table_row = self._tables.get(oid)
         return {
             "paths": sorted(paths, key=str),
-            "created": known.created if known else None,
+            "created": table_row.created if table_row else None,
             "since_created": since_created,
             "parts": sorted(self._parts_of(oid)),
         }
@@ -113,12 +113,16 @@ class PublicationPaths:
 
     def rows_of(self, publications: Sequence[Publication]) -> list[str]:
         """Return the names of rows that may publish tables that are created later."""
-        own = [self._publications[p.name] for p in publications if p.name in self._publications]
-        oids = {of for of, _ in own}
-        rows = [row for _, row in own]
-        rows += [row for (of, _), row in self._schemas.items() if of in oids]
-        rows += [row for (of, at), (row, _) in self._members.items()
-                 if of in oids and at in self._parts]  # fmt: skip
+        publication_rows = [
+            self._publications[p.name] for p in publications if p.name in self._publications
+        ]
+        oids = {publication_oid for publication_oid, _ in publication_rows}
+        rows = [row for _, row in publication_rows]
+        rows += [
+            row for (publication_oid, _), row in self._schemas.items() if publication_oid in oids
+        ]
+        rows += [row for (publication_oid, table_oid), (row, _) in self._members.items()
+                 if publication_oid in oids and table_oid in self._parts]  # fmt: skip
         return sorted(rows)
 
     def _paths(self, publication: Publication, oid: int) -> Iterator[tuple[str, list[str] | None]]:
@@ -127,27 +131,27 @@ class PublicationPaths:
         If these rows existed when the table was created, the table has been published by this path
         since then. None: it has not.
         """
-        of, row = self._publications.get(publication.name, (0, ""))
+        publication_oid, row = self._publications.get(publication.name, (0, ""))
         if publication.all_tables:
             yield f"{row}/all", [row]
             return
-        way, at, from_birth = row, oid, True
-        while (table := self._tables.get(at)) is not None:
-            if member := self._members.get((of, at)):
+        path, table_oid, from_birth = row, oid, True
+        while (table := self._tables.get(table_oid)) is not None:
+            if member := self._members.get((publication_oid, table_oid)):
                 name, xid = member
-                if at == oid:
-                    yield f"{way}/{name}", [row] if xid == table.created else None
+                if table_oid == oid:
+                    yield f"{path}/{name}", [row] if xid == table.created else None
                 else:
-                    yield f"{way}/{name}", [row, name] if from_birth else None
-            if schema := self._schemas.get((of, table.schema)):
-                placed = table.placed
-                is_old = from_birth and placed == table.created
-                yield f"{way}/{schema}:{placed}", [row, schema] if is_old else None
+                    yield f"{path}/{name}", [row, name] if from_birth else None
+            if schema := self._schemas.get((publication_oid, table.schema)):
+                schema_xid = table.placed
+                is_old = from_birth and schema_xid == table.created
+                yield f"{path}/{schema}:{schema_xid}", [row, schema] if is_old else None
             if table.parent is None:
                 return
-            way = f"{way}/{table.attached}"
+            path = f"{path}/{table.attached}"
             from_birth = from_birth and table.attached == table.created
-            at = table.parent
+            table_oid = table.parent
 
     def _parts_of(self, oid: int) -> Iterator[list[object]]:
         """Yield all partitions below a table, each with whether it was created as one."""

@@ -29,7 +29,7 @@ _MEMBERS = """
          WHERE p.pubname = %s
          ORDER BY n.nspname, c.relname
 """
-_NARROWED = """
+_COLUMNS_AND_FILTER = """
                CASE WHEN r.prattrs IS NULL THEN NULL ELSE
                    ARRAY(SELECT a.attname::text
                            FROM unnest(r.prattrs) WITH ORDINALITY AS k (attnum, place)
@@ -40,7 +40,7 @@ _TABLES = Query(
     name="publication_members",
     about="Tables named in a publication, with the columns and rows each is narrowed to (15 and "
     "later); anyone may read it.",
-    sql=_MEMBERS.format(_NARROWED),
+    sql=_MEMBERS.format(_COLUMNS_AND_FILTER),
 )
 _OLD_TABLES = Query(
     name="publication_members_14",
@@ -118,7 +118,9 @@ class Publication:
     def operations(self) -> str:
         """Return the letters of the operations that it publishes, of I, U, D and T."""
         published = (self.inserts, self.updates, self.deletes, self.truncates)
-        return "".join(letter for letter, is_so in zip("IUDT", published, strict=True) if is_so)
+        return "".join(
+            letter for letter, is_published in zip("IUDT", published, strict=True) if is_published
+        )
 
 
 def read_publications(connection: Connection) -> list[Publication]:
@@ -159,9 +161,9 @@ def items_of(members: list[Member]) -> sql.Composed:
     tables = [member.item() for member in members if member.name]
     schemas = [sql.Identifier(member.schema) for member in members if not member.name]
     parts = [
-        sql.SQL(words).format(sql.SQL(", ").join(found))
-        for words, found in (("TABLE {}", tables), ("TABLES IN SCHEMA {}", schemas))
-        if found
+        sql.SQL(template).format(sql.SQL(", ").join(members_sql))
+        for template, members_sql in (("TABLE {}", tables), ("TABLES IN SCHEMA {}", schemas))
+        if members_sql
     ]
     return sql.SQL(", ").join(parts)
 
@@ -184,17 +186,17 @@ def whole_schemas(connection: Connection) -> dict[str, list[str]]:
 
     Tables that are created later in such a schema are published too.
     """
-    found: dict[str, list[str]] = {}
+    schemas: dict[str, list[str]] = {}
     if connection.info.server_version >= 150000:
         for row in _SCHEMAS.rows(connection):
-            found.setdefault(row["publication"], []).append(row["schema"])
-    return found
+            schemas.setdefault(row["publication"], []).append(row["schema"])
+    return schemas
 
 
 def check_alterable(connection: Connection, names: Iterable[str]) -> None:
     """Raise ``SourceProblem`` unless this role owns all of these publications."""
-    mine = {row["name"] for row in OWNED.rows(connection)}
-    if foreign := [name for name in names if name not in mine]:
+    owned_names = {row["name"] for row in OWNED.rows(connection)}
+    if foreign := [name for name in names if name not in owned_names]:
         cause = f"the role does not own publication {foreign[0]}, and only its owner can alter it"
         remedy = f"ALTER PUBLICATION {quoted(foreign[0])} OWNER TO the role"
         raise SourceProblem("not_owner", cause, remedy)

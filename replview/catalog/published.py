@@ -46,9 +46,9 @@ class Published:
     def sent_columns(self, server_version: int) -> tuple[str, ...]:
         """Return the columns that the stream carries, in the table's order."""
         computed = self.table.generated if server_version < 180000 else frozenset()
-        wanted = self.table.columns if self.columns is None else self.columns
+        column_list = self.table.columns if self.columns is None else self.columns
         # Before 18 the catalog may list computed columns, which are never sent.
-        return tuple(c for c in self.table.columns if c in wanted and c not in computed)
+        return tuple(c for c in self.table.columns if c in column_list and c not in computed)
 
     def facts(self, server_version: int) -> dict[str, Any]:
         """Return the table in the form of ``PublicationLook.facts``."""
@@ -84,22 +84,26 @@ def published_by(
     """Return what the publications publish together, by (schema, table)."""
     by_name = {table.key: table for table in tables}
     by_oid = {table.oid: table for table in tables}
-    found: dict[tuple[str, str], Published] = {}
+    published_tables: dict[tuple[str, str], Published] = {}
     for publication in publications:
         for entry in publication.tables:
             table = by_name.get(entry.key)
             if table is None:
                 # The table was dropped between the two queries.
                 continue
-            known = found.setdefault(entry.key, Published(table, root=_root_of(table, by_oid)))
+            published = published_tables.setdefault(
+                entry.key, Published(table, root=_root_of(table, by_oid))
+            )
             if entry.columns is not None:
-                known.columns = entry.columns
-            _add_operations(known, publication, entry.row_filter)
-    # If a table above a partition is published too, changes are sent under that table's name.
+                published.columns = entry.columns
+            _add_operations(published, publication, entry.row_filter)
+    # If an ancestor of a partition is published too, changes are sent under that table's name.
     return {
-        key: known
-        for key, known in found.items()
-        if not any(above.key in found for above in _above(known.table, by_oid))
+        key: published
+        for key, published in published_tables.items()
+        if not any(
+            ancestor.key in published_tables for ancestor in _ancestors(published.table, by_oid)
+        )
     }
 
 
@@ -129,10 +133,10 @@ def publication_facts(
         ],
         "tables": [
             {
-                **known.facts(server_version),
-                **(paths.facts(publications, key, known.table.oid) if paths else {}),
+                **published_table.facts(server_version),
+                **(paths.facts(publications, key, published_table.table.oid) if paths else {}),
             }
-            for key, known in sorted(published.items())
+            for key, published_table in sorted(published.items())
         ],
         "unpublished": _unpublished(published, tables),
         **({"rows": paths.rows_of(publications)} if paths else {}),
@@ -143,7 +147,9 @@ def _unpublished(
     published: dict[tuple[str, str], Published], tables: Iterable[TableFacts]
 ) -> list[str]:
     """Return the first tables, by name, that are published neither themselves nor by partitions."""
-    through_leaves = {known.root for known in published.values() if known.root}
+    through_leaves = {
+        published_table.root for published_table in published.values() if published_table.root
+    }
     through_root = {f"{schema}.{name}" for schema, name in published}
     by_oid = {table.oid: table for table in tables}
     names = [
@@ -156,20 +162,22 @@ def _unpublished(
     return sorted(names)[:MOST_UNPUBLISHED]
 
 
-def _add_operations(known: Published, publication: Publication, row_filter: str | None) -> None:
+def _add_operations(
+    published_table: Published, publication: Publication, row_filter: str | None
+) -> None:
     """Add the operations of one more publication.
 
     A row is published if any publication publishes it, so that no filter wins over every filter.
     """
     for op in publication.operations:
-        former = known.filters.get(op)
+        former = published_table.filters.get(op)
         if row_filter is None or op == "T" or former == []:
-            known.filters[op] = []
+            published_table.filters[op] = []
         else:
-            known.filters[op] = [*(former or []), row_filter]
+            published_table.filters[op] = [*(former or []), row_filter]
 
 
-def _above(table: TableFacts, by_oid: dict[int, TableFacts]) -> Iterator[TableFacts]:
+def _ancestors(table: TableFacts, by_oid: dict[int, TableFacts]) -> Iterator[TableFacts]:
     """Yield the partitioned tables above a partition, the nearest first."""
     while table.parent is not None and table.parent in by_oid:
         table = by_oid[table.parent]
@@ -177,5 +185,5 @@ def _above(table: TableFacts, by_oid: dict[int, TableFacts]) -> Iterator[TableFa
 
 
 def _root_of(table: TableFacts, by_oid: dict[int, TableFacts]) -> str | None:
-    tables = list(_above(table, by_oid))
+    tables = list(_ancestors(table, by_oid))
     return str(tables[-1]) if tables else None

@@ -154,10 +154,10 @@ def read_published_state(
     The result is None on a standby that has replayed nothing, and where the catalog changed during
     every try. Raises ``psycopg.Error``.
     """
-    before = _POSITION.row(connection)["lsn"]
-    if before is None:
+    lsn_before = _POSITION.row(connection)["lsn"]
+    if lsn_before is None:
         return None
-    mark, next_xid = _mark(connection, known)
+    mark, next_xid = _read_mark(connection, known)
     for _ in range(_TRIES):
         publications, tables, paths = [], [], None
         unchanged = known is not None and mark.fingerprint == known.fingerprint
@@ -165,25 +165,25 @@ def read_published_state(
             publications = read_publications(connection)
             tables = read_tables(connection)
             paths = read_publication_paths(connection)
-        after = LSN.parse(_POSITION.row(connection)["lsn"])
-        place = LookPlace(LSN.parse(before), after, next_xid)
+        lsn_after = LSN.parse(_POSITION.row(connection)["lsn"])
+        place = LookPlace(LSN.parse(lsn_before), lsn_after, next_xid)
         if unchanged:
             return PublishedState(place, mark, unchanged=True)
-        former, (mark, _) = mark.fingerprint, _mark(connection)
+        former, (mark, _) = mark.fingerprint, _read_mark(connection)
         if mark.fingerprint == former:
             return PublishedState(place, mark, False, publications, tables, paths)
     return None
 
 
-def _mark(connection: Connection, known: CatalogMark | None = None) -> tuple[CatalogMark, int]:
+def _read_mark(connection: Connection, known: CatalogMark | None = None) -> tuple[CatalogMark, int]:
     """Return the catalog's mark, and the xid that follows all that had been assigned by then.
 
     The fingerprint is computed only where some row is newer than ``known`` or gone.
     """
     modern = connection.info.server_version >= 150000
-    since = known.since if known is not None else 0
+    since_xid = known.since if known is not None else 0
     # First: what becomes visible afterwards is newer, too.
-    newer = (NEWER if modern else OLD_NEWER).row(connection, since)
+    newer = (NEWER if modern else OLD_NEWER).row(connection, since_xid)
     if known is not None and not newer["is_newer"] and newer["counts"] == known.counts:
         mark = CatalogMark(known.fingerprint, known.counts, newer["since"])
         return mark, int(newer["next_xid"])

@@ -66,7 +66,7 @@ _SETTINGS = [
     "hot_standby_feedback",
 ]  # fmt: skip
 #: An entry of a list of libraries; double quotes may contain any character.
-_ENTRY = re.compile(r'"((?:[^"]|"")*)"|([^",\s][^",]*)')
+_LIST_ENTRY = re.compile(r'"((?:[^"]|"")*)"|([^",\s][^",]*)')
 FAILOVER_SETTINGS = Query(
     name="failover_settings",
     about="What keeps slots on a standby in step; anyone may read it, but of primary_conninfo "
@@ -90,7 +90,9 @@ def unreported_facts(server_version: int | None) -> str:
     """
     major = (server_version or 0) // 10000
     missing = [
-        f"{what} (from {since} on)" for since, what in _REPORTED_FROM.items() if major < since
+        f"{fact} (from {first_major} on)"
+        for first_major, fact in _REPORTED_FROM.items()
+        if major < first_major
     ]
     return f"PostgreSQL {major} does not tell: {'; '.join(missing)}." if major and missing else ""
 
@@ -156,7 +158,7 @@ def read_server_facts(connection: Connection) -> ServerFacts:
         logical_decoding_work_mem_bytes=_quantity(settings.get("logical_decoding_work_mem")),
         max_prepared_transactions=int(settings["max_prepared_transactions"]["setting"]),
         wal_sender_timeout_ms=int(settings["wal_sender_timeout"]["setting"]),
-        output_plugins=_entries(settings.get("output_plugin_libraries")),
+        output_plugins=_list_entries(settings.get("output_plugin_libraries")),
         idle_slot_timeout_seconds=None if idle_ms is None else idle_ms // 1000,
         hot_standby_feedback=settings["hot_standby_feedback"]["setting"] == "on",
         failover_settings=read_failover_settings(connection),
@@ -179,12 +181,12 @@ def _identity(connection: Connection) -> dict[str, Any]:
     return {**row, "system_identifier": str(row["system_identifier"] % (1 << 64))}
 
 
-def _entries(row: dict[str, Any] | None) -> tuple[str, ...] | None:
+def _list_entries(row: dict[str, Any] | None) -> tuple[str, ...] | None:
     """Return the libraries in the value of a setting, without quotes; None without the setting."""
     if row is None:
         return None
-    found = _ENTRY.findall(row["setting"])
-    return tuple(quoted.replace('""', '"') or plain.strip() for quoted, plain in found)
+    matches = _LIST_ENTRY.findall(row["setting"])
+    return tuple(quoted.replace('""', '"') or plain.strip() for quoted, plain in matches)
 
 
 def _quantity(row: dict[str, Any] | None) -> int | None:

@@ -100,7 +100,7 @@ def read_slot_states(connection: Connection) -> SlotStates:
         in_recovery=row["in_recovery"],
         slots={slot["slot_name"]: slot for slot in row["slots"] or ()},
         walsenders=walsenders,
-        counters={counted["slot_name"]: counted for counted in row["counters"] or ()},
+        counters={counter_row["slot_name"]: counter_row for counter_row in row["counters"] or ()},
     )
 
 
@@ -142,15 +142,15 @@ class SlotFacts:
 
 def read_slots(connection: Connection) -> list[SlotFacts]:
     """Return all slots of the cluster, by name."""
-    known = {item.name for item in fields(SlotFacts)}
-    found = []
+    fact_names = {field.name for field in fields(SlotFacts)}
+    slots = []
     for row in SLOTS.rows(connection):
-        values: dict[str, Any] = {name: row[name] for name in row.keys() & known}
+        values: dict[str, Any] = {name: row[name] for name in row.keys() & fact_names}
         for name in _LSN_COLUMNS & values.keys():
             values[name] = None if values[name] is None else LSN.parse(values[name])
-        further = plain({name: row[name] for name in row if name not in known})
-        found.append(SlotFacts(**values, further=further))
-    return found
+        other_columns = plain({name: row[name] for name in row if name not in fact_names})
+        slots.append(SlotFacts(**values, further=other_columns))
+    return slots
 
 
 def read_stat_replication(connection: Connection) -> dict[int, dict[str, Any]]:
@@ -170,6 +170,6 @@ def plain(row: dict[str, Any]) -> dict[str, object]:
         elif isinstance(value, datetime):
             result[name] = value.isoformat()
         else:
-            as_it_is = value is None or isinstance(value, bool | int | float | str)
-            result[name] = value if as_it_is and not isinstance(value, LSN) else str(value)
+            is_json_type = value is None or isinstance(value, bool | int | float | str)
+            result[name] = value if is_json_type and not isinstance(value, LSN) else str(value)
     return result

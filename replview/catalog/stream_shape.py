@@ -167,10 +167,10 @@ def columns_made(connection: Connection, oid: int, by: int | None) -> ColumnsMad
     """
     # The lock is read first, as the transaction may end between the two queries.
     held = by is not None and bool(TABLE_HELD.row(connection, oid, str(by))["held"])
-    found = COLUMNS_MADE.rows(connection, [oid])
-    columns = {row["name"]: [row["number"], row["xid"], row["file"]] for row in found}
-    generated = frozenset(row["number"] for row in found if row["generated"])
-    created, following = (found[0]["created"], found[0]["following"]) if found else (0, 0)
+    rows = COLUMNS_MADE.rows(connection, [oid])
+    columns = {row["name"]: [row["number"], row["xid"], row["file"]] for row in rows}
+    generated = frozenset(row["number"] for row in rows if row["generated"])
+    created, following = (rows[0]["created"], rows[0]["following"]) if rows else (0, 0)
     return ColumnsMade(columns, generated, created, following, held)
 
 
@@ -195,8 +195,8 @@ def altered_tables(
     altered = [oid for oid, mark in now.items() if marks.get(oid) != mark]
     columns: dict[int, dict[str, list[int]]] = {}
     for row in COLUMNS_MADE.rows(connection, altered) if altered else ():
-        made = [row["number"], row["xid"], row["file"]]
-        columns.setdefault(row["oid"], {})[row["name"]] = made
+        origin = [row["number"], row["xid"], row["file"]]
+        columns.setdefault(row["oid"], {})[row["name"]] = origin
     return AlteredTables(now, columns)
 
 

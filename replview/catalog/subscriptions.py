@@ -64,15 +64,15 @@ def read_subscriptions(
     except psycopg.ProgrammingError:
         return None
     assert row is not None
-    return {found["subname"]: _facts(found) for found in row[0]}
+    return {subscription["subname"]: _subscription_facts(subscription) for subscription in row[0]}
 
 
-def _facts(found: dict[str, Any]) -> dict[str, object]:
+def _subscription_facts(subscription: dict[str, Any]) -> dict[str, object]:
     workers = [
         {name: value for name, value in worker.items() if name not in ("subid", "subname")}
-        for worker in found.pop("workers") or ()
+        for worker in subscription.pop("workers") or ()
     ]
-    stats = found.pop("stats") or {}
+    stats = subscription.pop("stats") or {}
     apply = next((w for w in workers if w.get("relid") is None and w.get("leader_pid") is None), {})
     counts = {name: value for name, value in stats.items() if name not in ("subid", "subname")}
-    return {**found, **apply, **counts, "workers": workers}
+    return {**subscription, **apply, **counts, "workers": workers}

@@ -199,8 +199,8 @@ def read_table_now(connection: Connection, oid: int) -> TableNow | None:
         table_bytes=row["table_bytes"],
         columns=tuple(ColumnNow(**column) for column in COLUMNS.rows(connection, oid)),
         constraints=tuple(
-            ConstraintNow(**one | {"kind": _KINDS.get(one["kind"], "other")})
-            for one in CONSTRAINTS.rows(connection, oid)
+            ConstraintNow(**constraint | {"kind": _KINDS.get(constraint["kind"], "other")})
+            for constraint in CONSTRAINTS.rows(connection, oid)
         ),
         indexes=tuple(IndexNow(**index) for index in INDEXES.rows(connection, oid)),
         ancestors=_names(_partitions(ANCESTORS, connection, oid)),

@@ -214,13 +214,13 @@ def leaves_of(table: TableFacts, tables: Iterable[TableFacts]) -> list[TableFact
     """Return all partitions below a table, at every level; empty if it is not partitioned."""
     if not table.partitioned:
         return []
-    everything = list(tables)
-    below: list[TableFacts] = []
+    all_tables = list(tables)
+    partitions: list[TableFacts] = []
     parents = {table.oid}
-    while children := [item for item in everything if item.parent in parents]:
-        below += children
-        parents = {item.oid for item in children}
-    return below
+    while children := [candidate for candidate in all_tables if candidate.parent in parents]:
+        partitions += children
+        parents = {candidate.oid for candidate in children}
+    return partitions
 
 
 def primary_key_columns(connection: Connection, relation_oid: int) -> list[str]:

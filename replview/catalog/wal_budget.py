@@ -18,11 +18,11 @@ DATABASE, RECORD = "database", "record"
 
 def parse_size(text: str) -> int:
     """Return ``10GB`` in bytes, by PostgreSQL's units. Raises ``ValueError``."""
-    found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,3})?)\s*([A-Za-z]+)\s*", text, re.ASCII)
+    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,3})?)\s*([A-Za-z]+)\s*", text, re.ASCII)
     units = {unit.lower(): size for unit, size in _UNITS.items()}
-    if found is None or found[2].lower() not in units:
+    if match is None or match[2].lower() not in units:
         raise ValueError(f"{text.strip()[:40]!r} is no size: write 500MB, 10GB or 1.5TB")
-    return int(float(found[1]) * units[found[2].lower()])
+    return int(float(match[1]) * units[match[2].lower()])
 
 
 def parse_budget(text: str) -> int | None:

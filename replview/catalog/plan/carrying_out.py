@@ -37,7 +37,7 @@ def carry_out(
     everything that this run created is dropped, and ``SourceProblem`` is raised with the cause.
     """
     stop = stop or threading.Event()
-    done: list[Statement] = []
+    completed: list[Statement] = []
     begun: Statement | None = None
     try:
         for step in plan.statements:
@@ -46,18 +46,18 @@ def carry_out(
             begun = step
             on_step(step, "running")
             _run(conninfo, step, say, stop)
-            done.append(step)
+            completed.append(step)
             begun = None
             on_step(step, "done")
     except BaseException as error:
         if begun is not None:
             on_step(begun, "failed")
-        undo(conninfo, done, say, on_step)
+        undo(conninfo, completed, say, on_step)
         if isinstance(error, psycopg.Error):
-            trouble = _trouble(error, step) if error.sqlstate else explain(error, conninfo)
-            raise trouble.anew() from None
+            refusal = _step_problem(error, step) if error.sqlstate else explain(error, conninfo)
+            raise refusal.anew() from None
         raise
-    return done
+    return completed
 
 
 def undo(
@@ -92,11 +92,11 @@ def waiting_for(conninfo: str) -> str:
     """Return a sentence on what the slot creation still waits for, and that it can be stopped."""
     try:
         with connect(conninfo) as connection:
-            waiting = [str(item) for item in read_open_transactions(connection)]
+            waiting = [str(transaction) for transaction in read_open_transactions(connection)]
     except psycopg.Error:
         waiting = []
-    what = some_of(waiting, 5) if waiting else "open transactions"
-    return f"the slot waits for: {what}. Stopping leaves nothing behind"
+    blockers = some_of(waiting, 5) if waiting else "open transactions"
+    return f"the slot waits for: {blockers}. Stopping leaves nothing behind"
 
 
 def _run(conninfo: str, step: Statement, say: Say, stop: threading.Event) -> None:
@@ -118,7 +118,7 @@ def _create_slot(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(connection.execute, step.sql.encode())
         try:
-            _watch(running, conninfo, say, stop)
+            _wait_for_slot(running, conninfo, say, stop)
         except BaseException:
             if not running.done():
                 connection.cancel_safe(timeout=5)
@@ -129,7 +129,7 @@ def _create_slot(
     running.result()
 
 
-def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event) -> None:
+def _wait_for_slot(running: Future[Any], conninfo: str, say: Say, stop: threading.Event) -> None:
     spoke_at = time.monotonic()
     while not running.done():
         if stop.wait(0.05):
@@ -139,12 +139,12 @@ def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event)
             say(waiting_for(conninfo))
 
 
-def _trouble(error: psycopg.Error, step: Statement) -> SourceProblem:
-    code, why = "failed", first_line(error)
+def _step_problem(error: psycopg.Error, step: Statement) -> SourceProblem:
+    code, cause = "failed", first_line(error)
     remedy = "Nothing was left behind; try again"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         code, remedy = "missing_right", f"It needs {step.needs}"
     elif isinstance(error, psycopg.errors.LockNotAvailable):
-        code, why = "locked", "a table is locked by VACUUM or ALTER TABLE"
+        code, cause = "locked", "a table is locked by VACUUM or ALTER TABLE"
         remedy = "Try again when it has ended; nothing was left behind"
-    return SourceProblem(code, f"creating {step.kind} {step.name}: {why}", remedy)
+    return SourceProblem(code, f"creating {step.kind} {step.name}: {cause}", remedy)

@@ -25,7 +25,7 @@ from replview.catalog.publications import (
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
 
 #: The first server version with column lists.
-_SINCE = 150000
+_COLUMN_LISTS_SINCE = 150000
 
 
 def check_columns(
@@ -50,7 +50,7 @@ def known_columns(
     ``field`` is the field of the request that named them.
     """
     by_name = {table.key: table for table in tables}
-    found = []
+    chosen = []
     for key, names in columns.items():
         table = by_name.get(key)
         unknown = sorted(names if table is None else names - set(table.columns))
@@ -59,8 +59,8 @@ def known_columns(
             remedy = "Choose the columns again, each as schema.table.column"
             raise SourceProblem("no_such_column", cause, remedy, field)
         if table is not None:
-            found.append((table, names))
-    return found
+            chosen.append((table, names))
+    return chosen
 
 
 def check_identity(table: TableFacts, tables: list[TableFacts], excluded: frozenset[str]) -> None:
@@ -69,16 +69,18 @@ def check_identity(table: TableFacts, tables: list[TableFacts], excluded: frozen
     Without it rows have no key here, and UPDATE and DELETE fail on the source. The partitions are
     checked too, as each may have its own identity.
     """
-    for one in (table, *leaves_of(table, tables)):
-        missing = [name for name in one.identity_columns if name in excluded]
+    for relation in (table, *leaves_of(table, tables)):
+        missing = [name for name in relation.identity_columns if name in excluded]
         if not missing:
             continue
-        what = f"{one}.{missing[0]} is in the replica identity of {one}"
-        if one.replica_identity == "FULL":
-            what = f"{one} is under REPLICA IDENTITY FULL, where every column is in the identity"
+        cause = f"{relation}.{missing[0]} is in the replica identity of {relation}"
+        if relation.replica_identity == "FULL":
+            cause = (
+                f"{relation} is under REPLICA IDENTITY FULL, where every column is in the identity"
+            )
         raise SourceProblem(
             "identity_column",
-            f"{what}: without it rows cannot be told apart, and the application's UPDATE and "
+            f"{cause}: without it rows cannot be told apart, and the application's UPDATE and "
             "DELETE would fail",
             "Mask it instead: the source sends its value, and replview does not keep it",
             "mask",
@@ -92,8 +94,8 @@ def table_items(
     items = []
     for table in tables:
         excluded = request.exclude.get(table.key, frozenset())
-        kept = listed_columns(table, excluded, server_version)
-        columns = kept if server_version >= _SINCE else None
+        column_list = listed_columns(table, excluded, server_version)
+        columns = column_list if server_version >= _COLUMN_LISTS_SINCE else None
         items.append(Member(schema=table.schema, name=table.name, columns=columns).item())
     return sql.SQL(", ").join(items)
 
@@ -106,21 +108,21 @@ def listed_columns(
         return None
     # Before 18 a list may not name generated columns, since 18 not virtual ones.
     computed = table.generated if server_version < 180000 else table.virtual
-    kept = tuple(name for name in table.columns if name not in excluded | computed)
-    if not kept:
+    remaining = tuple(name for name in table.columns if name not in excluded | computed)
+    if not remaining:
         remedy = "Keep one, or take the whole table out of the publication"
         raise SourceProblem("no_columns", f"no column of {table} would be left", remedy)
-    return kept
+    return remaining
 
 
 def must_be_sent(table: TableFacts, tables: list[TableFacts], column: str) -> str:
     """Return why a column cannot be left out of a publication; empty: it can."""
     if not fully_usable(table, tables):
         return ""
-    for one in (table, *leaves_of(table, tables)):
-        if column in one.identity_columns:
-            what = "the whole row" if one.replica_identity == "FULL" else "it"
-            return f"{what} tells this table's rows apart"
+    for relation in (table, *leaves_of(table, tables)):
+        if column in relation.identity_columns:
+            subject = "the whole row" if relation.replica_identity == "FULL" else "it"
+            return f"{subject} tells this table's rows apart"
     return ""
 
 
@@ -176,44 +178,48 @@ def plan_column_changes(
     """
     tables = read_tables(connection)
     publications = read_publications(connection)
-    ours = [one for one in publications if one.name in made]
-    modern = connection.info.server_version >= _SINCE
+    owned = [publication for publication in publications if publication.name in made]
+    modern = connection.info.server_version >= _COLUMN_LISTS_SINCE
     changes = ColumnChanges()
     for table, excluded in known_columns(tables, left_out):
-        places = [
-            _PublicationMember(one, member, table)
-            for one in ours
-            for member in read_members(connection, one.name)
+        memberships = [
+            _PublicationMember(publication, member, table)
+            for publication in owned
+            for member in read_members(connection, publication.name)
             if member.key == table.key
         ]
-        if not ours or any(place.publication.needs_identity for place in places):
+        if not owned or any(membership.publication.needs_identity for membership in memberships):
             check_identity(table, tables, excluded)
-        if why := _why_still_sent(places, ours, modern=modern):
-            names = changes.still_sent.setdefault(why, [])
+        if reason := _why_still_sent(memberships, owned, modern=modern):
+            names = changes.still_sent.setdefault(reason, [])
             names += [f"{table}.{column}" for column in sorted(excluded)]
             continue
-        wanted = listed_columns(table, excluded, connection.info.server_version)
-        for place in places:
-            _check(place, excluded, read_members(connection, place.publication.name))
-            _check_clash(place, wanted, publications, readers)
-            _change(place, wanted, changes)
+        column_list = listed_columns(table, excluded, connection.info.server_version)
+        for membership in memberships:
+            _check_list_allowed(
+                membership, excluded, read_members(connection, membership.publication.name)
+            )
+            _check_clash(membership, column_list, publications, readers)
+            _add_change(membership, column_list, changes)
     check_alterable(connection, changes.altered)
     return changes
 
 
 def _why_still_sent(
-    places: list[_PublicationMember], ours: list[Publication], *, modern: bool
+    memberships: list[_PublicationMember], owned: list[Publication], *, modern: bool
 ) -> str:
     if not modern:
         return "before 15 a publication sends whole rows"
-    if any(one.all_tables for one in ours):
+    if any(publication.all_tables for publication in owned):
         return "a publication FOR ALL TABLES sends every column"
-    return "" if places else "no publication that replview made names the table"
+    return "" if memberships else "no publication that replview made names the table"
 
 
-def _check(place: _PublicationMember, excluded: frozenset[str], members: list[Member]) -> None:
+def _check_list_allowed(
+    membership: _PublicationMember, excluded: frozenset[str], members: list[Member]
+) -> None:
     """Raise ``SourceProblem`` where PostgreSQL would refuse the column list."""
-    name = place.publication.name
+    name = membership.publication.name
     if not excluded:
         return
     if schemas := [member.schema for member in members if not member.name]:
@@ -223,29 +229,32 @@ def _check(place: _PublicationMember, excluded: frozenset[str], members: list[Me
             "PostgreSQL takes no list of columns",
             "Mask the column instead: the source sends it, replview does not keep its value",
         )
-    if place.table.partitioned and not place.publication.via_root:
+    if membership.table.partitioned and not membership.publication.via_root:
         raise SourceProblem(
             "not_via_root",
-            f"{place.table} is partitioned, and publication {name} does not publish it by its root",
+            f"{membership.table} is partitioned, and publication {name} does not publish it by its "
+            "root",
             f"ALTER PUBLICATION {sql.Identifier(name).as_string(None)} SET "
             "(publish_via_partition_root = true)",
         )
 
 
 def _check_clash(
-    place: _PublicationMember,
-    wanted: tuple[str, ...] | None,
+    membership: _PublicationMember,
+    column_list: tuple[str, ...] | None,
     publications: list[Publication],
     readers: Mapping[str, Sequence[str]],
 ) -> None:
     """Raise ``SourceProblem`` if one slot would read different columns from two publications."""
-    table = place.table
-    sent = set(table.columns if wanted is None else wanted) - table.generated
+    table = membership.table
+    sent = set(table.columns if column_list is None else column_list) - table.generated
     for slot, names in readers.items():
-        if place.publication.name not in names:
+        if membership.publication.name not in names:
             continue
-        others = set(names) - {place.publication.name}
-        for other in (one for one in publications if one.name in others):
+        other_names = set(names) - {membership.publication.name}
+        for other in (
+            publication for publication in publications if publication.name in other_names
+        ):
             for entry in other.tables:
                 if (
                     entry.key == table.key
@@ -259,23 +268,32 @@ def _check_clash(
                     )
 
 
-def _change(
-    place: _PublicationMember, wanted: tuple[str, ...] | None, changes: ColumnChanges
+def _add_change(
+    membership: _PublicationMember, column_list: tuple[str, ...] | None, changes: ColumnChanges
 ) -> None:
-    was, table = place.member.columns, place.table
-    if wanted == was or (wanted and was and set(wanted) == set(was)):
+    former_list, table = membership.member.columns, membership.table
+    if column_list == former_list or (
+        column_list and former_list and set(column_list) == set(former_list)
+    ):
         return
-    before = set(table.columns if was is None else was) - table.generated
-    after = set(table.columns if wanted is None else wanted) - table.generated
-    changes.unsent += [f"{table}.{name}" for name in table.columns if name in before - after]
-    changes.sent += [f"{table}.{name}" for name in table.columns if name in after - before]
-    if wanted is not None:
+    sent_before = set(table.columns if former_list is None else former_list) - table.generated
+    sent_after = set(table.columns if column_list is None else column_list) - table.generated
+    changes.unsent += [
+        f"{table}.{name}" for name in table.columns if name in sent_before - sent_after
+    ]
+    changes.sent += [
+        f"{table}.{name}" for name in table.columns if name in sent_after - sent_before
+    ]
+    if column_list is not None:
         changes.listed.append(str(table))
-    name = sql.Identifier(place.publication.name)
+    name = sql.Identifier(membership.publication.name)
     member = Member(
-        schema=table.schema, name=table.name, columns=wanted, row_filter=place.member.row_filter
+        schema=table.schema,
+        name=table.name,
+        columns=column_list,
+        row_filter=membership.member.row_filter,
     )
-    changes.altered.append(place.publication.name)
+    changes.altered.append(membership.publication.name)
     changes.statements += [
         sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, sql.Identifier(*table.key)),
         sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, member.item()),

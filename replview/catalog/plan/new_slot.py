@@ -53,8 +53,8 @@ def failover_of(request: SlotRequest, server: ServerFacts) -> tuple[bool, list[N
     if not request.failover:
         if server.major < 17 or server.in_recovery:
             return False, []
-        words = "the slot does not survive a failover: standbys with sync_replication_slots could "
-        return False, [Note(f"{words}keep it", "failover")]
+        text = "the slot does not survive a failover: standbys with sync_replication_slots could "
+        return False, [Note(f"{text}keep it", "failover")]
     if server.major < 17:
         cause = f"slots survive a failover from PostgreSQL 17 on, this is {server.major}"
         raise SourceProblem("no_failover", cause, "Do without it", "failover")
@@ -101,9 +101,9 @@ def heartbeat_notes(request: SlotRequest, server: ServerFacts) -> list[Note]:
     """Return a note on what a heartbeat runs. Raises ``SourceProblem`` to refuse it."""
     if request.heartbeat_seconds is None:
         return []
-    least, most = HEARTBEAT_BOUNDS
-    if not least <= request.heartbeat_seconds <= most:
-        cause = f"a heartbeat is written every {least} to {most:,} seconds"
+    shortest, longest = HEARTBEAT_BOUNDS
+    if not shortest <= request.heartbeat_seconds <= longest:
+        cause = f"a heartbeat is written every {shortest} to {longest:,} seconds"
         raise SourceProblem("bad_heartbeat", cause, "Correct the heartbeat", "heartbeat_seconds")
     if server.in_recovery:
         cause = "this server is a standby: nothing can be written there, so no heartbeat either"
@@ -173,7 +173,7 @@ def make_plan(
     else:
         publications, notes = [], [Note(_without_publications(request, plugin))]
     creation = _creation(connection, request, server, existing)
-    budget_bytes, protect, budget_notes = _budget(request, server, adopted=existing is not None)
+    budget_bytes, protect, budget_notes = _wal_budget(request, server, adopted=existing is not None)
     notes += [*creation.notes, *budget_notes, *heartbeat_notes(request, server)]
     return replace(
         creation,
@@ -194,17 +194,17 @@ def _creation(
     connection: Connection, request: SlotRequest, server: ServerFacts, existing: SlotFacts | None
 ) -> SlotPlan:
     """Return how the slot is created; no statement where it is adopted or temporary."""
-    made = SlotPlan(slot_name=request.slot_name, publications=())
+    plan = SlotPlan(slot_name=request.slot_name, publications=())
     if existing is not None:
         note = "the slot is adopted as it is: replview reads and advances it, never drops it"
-        return replace(made, two_phase=bool(existing.two_phase), notes=(Note(note),))
+        return replace(plan, two_phase=bool(existing.two_phase), notes=(Note(note),))
     if request.temporary:
-        return made
+        return plan
     failover, failover_notes = failover_of(request, server)
     two_phase, two_phase_note = two_phase_of(request, server, failover=failover)
     step = slot_step(request.slot_name, server, two_phase=two_phase, failover=failover)
     return replace(
-        made,
+        plan,
         statements=(step,),
         two_phase=two_phase,
         failover=failover,
@@ -229,9 +229,9 @@ def _existing_slot(
     request: SlotRequest, server: ServerFacts, slots: list[SlotFacts]
 ) -> SlotFacts | None:
     """Return the slot to adopt, or None to create one. Raises ``SourceProblem`` to refuse."""
-    found = next((slot for slot in slots if slot.slot_name == request.slot_name), None)
-    if found is None:
-        _check_may_be_made(request, server)
+    existing = next((slot for slot in slots if slot.slot_name == request.slot_name), None)
+    if existing is None:
+        _check_creation(request, server)
         return None
     if not request.adopt:
         raise SourceProblem(
@@ -241,18 +241,18 @@ def _existing_slot(
             "must stop",
             "adopt",
         )
-    if found.plugin not in PLUGINS or found.database != server.database:
+    if existing.plugin not in PLUGINS or existing.database != server.database:
         raise SourceProblem(
             "other_slot",
-            f"slot {request.slot_name} is of plugin {found.plugin or 'none'} and database "
-            f"{found.database or 'none'}; replview reads slots of {', '.join(PLUGINS)} of "
+            f"slot {request.slot_name} is of plugin {existing.plugin or 'none'} and database "
+            f"{existing.database or 'none'}; replview reads slots of {', '.join(PLUGINS)} of "
             f"{server.database}",
             "Choose another slot, or the address of its database",
         )
-    return found
+    return existing
 
 
-def _check_may_be_made(request: SlotRequest, server: ServerFacts) -> None:
+def _check_creation(request: SlotRequest, server: ServerFacts) -> None:
     """Raise ``SourceProblem`` where a slot that does not exist cannot be created."""
     if request.adopt:
         cause = f"there is no slot {request.slot_name} to adopt"
@@ -283,16 +283,16 @@ def _without_publications(request: SlotRequest, plugin: str) -> str:
     )
 
 
-def _budget(
+def _wal_budget(
     request: SlotRequest, server: ServerFacts, *, adopted: bool
 ) -> tuple[int | None, str, list[Note]]:
     """Return the WAL budget, what has priority when it is reached, and notes on both."""
     if request.temporary:
         # A temporary slot ends with its connection and then retains nothing.
         return None, DATABASE, []
-    size, why = request.wal_budget_bytes, ""
+    size, reason = request.wal_budget_bytes, ""
     # A slot that somebody else made is dropped only if the request says so explicitly.
     protect = request.protect or (RECORD if adopted else DATABASE)
     if size is None and (not adopted or request.protect):
-        size, why = default_budget(server)
-    return size, protect, [budget_note(request.slot_name, size, protect, why)]
+        size, reason = default_budget(server)
+    return size, protect, [budget_note(request.slot_name, size, protect, reason)]

@@ -62,12 +62,13 @@ class Plan:
 
 def json_of(plan: Plan) -> dict[str, object]:
     """Return the plan as the API shows it."""
-    no = plan.refusal
+    refusal = plan.refusal
     return {
         "title": plan.title,
         "on": plan.on,
-        "statements": [one.as_json() for one in plan.statements],
+        "statements": [statement.as_json() for statement in plan.statements],
         "consequences": list(plan.consequences),
         "confirm": plan.typed,
-        "refused": no and {"code": no.code, "cause": no.cause, "remedy": no.remedy},
+        "refused": refusal
+        and {"code": refusal.code, "cause": refusal.cause, "remedy": refusal.remedy},
     }

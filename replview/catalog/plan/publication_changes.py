@@ -43,7 +43,7 @@ class PublicationChanges:
 
 
 @dataclass(slots=True)
-class _Own:
+class _OwnPublication:
     """A publication that replview made, with its members and the changes to them."""
 
     publication: publications.Publication
@@ -67,10 +67,10 @@ def plan_changes(
     are columns, by ``schema.table``, that are not to be published if the table is added.
     """
     server, tables = read_server_facts(connection), read_tables(connection)
-    own = _own_of(connection, made, slot_name)
-    changes = PublicationChanges(own=[one.publication.name for one in own])
+    owned = _read_own(connection, made, slot_name)
+    changes = PublicationChanges(own=[own.publication.name for own in owned])
     for text in remove:
-        _leave(own, text, changes)
+        _remove_table(owned, text, changes)
     new: dict[str, list[TableFacts]] = {}
     exclude = {
         table.key: columns & frozenset(table.columns)
@@ -81,13 +81,13 @@ def plan_changes(
     request = SlotRequest(slot_name=slot_name, tables=tuple(add), exclude=exclude)
     if add:
         chosen = chosen_tables(request, tables, server.version)
-        check_columns(request, tables, [one for one in chosen if fully_usable(one, tables)])
+        check_columns(request, tables, [t for t in chosen if fully_usable(t, tables)])
         check_owned(chosen, tables, may_create=True)
         for table in chosen:
-            _join(own, table, fully_usable(table, tables), slot_name, new, changes)
+            _add_table(owned, table, fully_usable(table, tables), slot_name, new, changes)
     _check_contradiction(changes)
-    for one in own:
-        changes.statements += _alterations(one, request, server, changes)
+    for own in owned:
+        changes.statements += _alterations(own, request, server, changes)
     for name, joining in new.items():
         changes.statements.append(creation(name, joining, request, server))
         changes.new_publications.append(name)
@@ -95,41 +95,41 @@ def plan_changes(
 
 
 def _check_contradiction(changes: PublicationChanges) -> None:
-    both = set(changes.leaving) & {*changes.joining, *changes.whole_now, *changes.already}
-    if both:
-        cause = f"table {min(both)} is to be added and removed at once"
+    contradictory = set(changes.leaving) & {*changes.joining, *changes.whole_now, *changes.already}
+    if contradictory:
+        cause = f"table {min(contradictory)} is to be added and removed at once"
         raise SourceProblem("contradiction", cause, "Name it once")
 
 
-def _own_of(connection: Connection, made: Sequence[str], slot_name: str) -> list[_Own]:
+def _read_own(connection: Connection, made: Sequence[str], slot_name: str) -> list[_OwnPublication]:
     """Return the publications made for the slot.
 
     Raises ``SourceProblem`` where there is none, or one cannot be altered.
     """
-    own = [
-        _Own(publication, publications.read_members(connection, publication.name))
+    owned = [
+        _OwnPublication(publication, publications.read_members(connection, publication.name))
         for publication in publications.read_publications(connection)
         if publication.name in made
     ]
-    if not own:
+    if not owned:
         cause = f"replview made none of the publications that slot {slot_name} reads"
         remedy = "Their owner changes them: ALTER PUBLICATION … ADD TABLE …"
         raise SourceProblem("not_ours", cause, remedy)
-    for one in own:
-        if one.publication.all_tables:
-            cause = f"publication {one.publication.name} is FOR ALL TABLES: every table is in it"
+    for own in owned:
+        if own.publication.all_tables:
+            cause = f"publication {own.publication.name} is FOR ALL TABLES: every table is in it"
             remedy = "Remove the slot and add it anew with the tables you want"
             raise SourceProblem("all_tables", cause, remedy)
-    publications.check_alterable(connection, [one.publication.name for one in own])
-    return own
+    publications.check_alterable(connection, [own.publication.name for own in owned])
+    return owned
 
 
-def _leave(own: list[_Own], text: str, changes: PublicationChanges) -> None:
+def _remove_table(owned: list[_OwnPublication], text: str, changes: PublicationChanges) -> None:
     key = table_parts(text)
-    found = [(one, member) for one in own for member in one.members if member.key == key]
-    for one, member in found:
-        one.leaving.append(member)
-    if not found:
+    members = [(own, member) for own in owned for member in own.members if member.key == key]
+    for own, member in members:
+        own.leaving.append(member)
+    if not members:
         raise SourceProblem(
             "not_published",
             f"table {'.'.join(key)} is not named in a publication that replview made for the slot",
@@ -138,8 +138,8 @@ def _leave(own: list[_Own], text: str, changes: PublicationChanges) -> None:
     changes.leaving.append(".".join(key))
 
 
-def _join(
-    own: list[_Own],
+def _add_table(
+    owned: list[_OwnPublication],
     table: TableFacts,
     usable: bool,
     slot_name: str,
@@ -150,11 +150,11 @@ def _join(
 
     There is one publication for all operations and one for inserts and truncations only.
     """
-    inside = [(one, member) for one in own for member in one.members if member.key == table.key]
-    if any(one.publication.needs_identity for one, _ in inside) or (inside and not usable):
+    members = [(own, member) for own in owned for member in own.members if member.key == table.key]
+    if any(own.publication.needs_identity for own, _ in members) or (members and not usable):
         changes.already.append(str(table))
         return
-    for one, member in inside:
+    for own, member in members:
         # The table has an identity by now, so its updates and deletes can be published too.
         if member.row_filter is not None:
             raise SourceProblem(
@@ -162,13 +162,13 @@ def _join(
                 f"table {table} is published with a row filter, which its updates may not satisfy",
                 "Its owner takes the filter away, or moves the table: ALTER PUBLICATION …",
             )
-        one.leaving.append(member)
+        own.leaving.append(member)
         changes.whole_now.append(str(table))
-    if not inside:
+    if not members:
         changes.joining.append(str(table))
         if not usable:
             changes.inserts_only.append(str(table))
-    target = next((one for one in own if one.publication.needs_identity == usable), None)
+    target = next((own for own in owned if own.publication.needs_identity == usable), None)
     if target is not None:
         target.joining.append(table)
     else:
@@ -176,23 +176,23 @@ def _join(
 
 
 def _alterations(
-    one: _Own, request: SlotRequest, server: ServerFacts, changes: PublicationChanges
+    own: _OwnPublication, request: SlotRequest, server: ServerFacts, changes: PublicationChanges
 ) -> list[sql.Composed]:
     """Return the statements for one publication.
 
     SET comes first, so that an added table is published with the new option from the start.
     """
-    name = sql.Identifier(one.publication.name)
-    found = []
-    partitioned = any(table.partitioned for table in one.joining)
-    if server.version >= 130000 and one.publication.via_root is False and partitioned:
-        changes.via_root_now.append(one.publication.name)
+    name = sql.Identifier(own.publication.name)
+    statements = []
+    partitioned = any(table.partitioned for table in own.joining)
+    if server.version >= 130000 and own.publication.via_root is False and partitioned:
+        changes.via_root_now.append(own.publication.name)
         by_root = sql.SQL("ALTER PUBLICATION {} SET (publish_via_partition_root = true)")
-        found.append(by_root.format(name))
-    if one.leaving:
-        tables = sql.SQL(", ").join(sql.Identifier(*m.key) for m in one.leaving)
-        found.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, tables))
-    if one.joining:
-        tables = table_items(one.joining, request, server.version)
-        found.append(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, tables))
-    return found
+        statements.append(by_root.format(name))
+    if own.leaving:
+        tables = sql.SQL(", ").join(sql.Identifier(*m.key) for m in own.leaving)
+        statements.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, tables))
+    if own.joining:
+        tables = table_items(own.joining, request, server.version)
+        statements.append(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, tables))
+    return statements

@@ -20,7 +20,7 @@ from replview.catalog.server import ServerFacts
 from replview.catalog.tables import TableFacts, read_tables
 from replview.text.problem import Note
 
-_ONE_BY_ONE = "Have the tables published one by one"
+_PUBLISH_SINGLY = "Have the tables published one by one"
 #: The cost of adding tables to a publication.
 TABLES_COST = (
     "a moment's lock on each table that lets reads and writes pass (SHARE UPDATE EXCLUSIVE: it "
@@ -35,11 +35,11 @@ def publication_steps(
     remade: Sequence[Statement] = (),
 ) -> tuple[list[Statement], list[Note]]:
     """Return the CREATE PUBLICATION statements, and notes about them."""
-    known = {publication.name for publication in read_publications(connection)}
-    known |= {step.name for step in remade}
+    existing = {publication.name for publication in read_publications(connection)}
+    existing |= {step.name for step in remade}
     tables = read_tables(connection)
     if request.publications:
-        if missing := [name for name in request.publications if name not in known]:
+        if missing := [name for name in request.publications if name not in existing]:
             cause = f"there is no publication {some_of(missing)} in {server.database}"
             remedy = "Choose others, or have one made"
             raise SourceProblem("no_such_publication", cause, remedy, "publications")
@@ -54,9 +54,13 @@ def publication_steps(
     unusable = [table for table in chosen if table not in usable]
     check_columns(request, tables, usable)
     if request.all_tables:
-        return [_all_tables_step(request, server, unusable, known)], all_tables_notes(unusable)
-    named = {request.slot_name: usable, f"{request.slot_name}_inserts": unusable}
-    steps = [_step(name, of, request, server, known) for name, of in named.items() if of]
+        return [_all_tables_step(request, server, unusable, existing)], all_tables_notes(unusable)
+    tables_by_name = {request.slot_name: usable, f"{request.slot_name}_inserts": unusable}
+    steps = [
+        _creation_step(name, publication_tables, request, server, existing)
+        for name, publication_tables in tables_by_name.items()
+        if publication_tables
+    ]
     return steps, _notes(unusable, chosen, request, server)
 
 
@@ -76,10 +80,14 @@ def _notes(
     return list(map(Note, notes))
 
 
-def _step(
-    name: str, tables: list[TableFacts], request: SlotRequest, server: ServerFacts, known: set[str]
+def _creation_step(
+    name: str,
+    tables: list[TableFacts],
+    request: SlotRequest,
+    server: ServerFacts,
+    existing: set[str],
 ) -> Statement:
-    _check_new_name(name, known)
+    _check_new_name(name, existing)
     return Statement(
         sql=creation(name, tables, request, server).as_string(None),
         undo=drop_publication(name),
@@ -108,7 +116,7 @@ def creation(
 
 
 def _all_tables_step(
-    request: SlotRequest, server: ServerFacts, unusable: list[TableFacts], known: set[str]
+    request: SlotRequest, server: ServerFacts, unusable: list[TableFacts], existing: set[str]
 ) -> Statement:
     """Return CREATE PUBLICATION FOR ALL TABLES.
 
@@ -120,17 +128,17 @@ def _all_tables_step(
             "unusable_tables",
             "FOR ALL TABLES would make UPDATE and DELETE fail on tables without a usable replica "
             f"identity: {some_of(suffering)}",
-            _ONE_BY_ONE,
+            _PUBLISH_SINGLY,
             "all_tables",
         )
     if not server.superuser:
         cause = "FOR ALL TABLES needs a superuser"
-        raise SourceProblem("not_superuser", cause, _ONE_BY_ONE, "all_tables")
+        raise SourceProblem("not_superuser", cause, _PUBLISH_SINGLY, "all_tables")
     if request.exclude:
         cause = "FOR ALL TABLES cannot leave columns out"
         remedy = "Mask the columns instead, or have the tables published one by one"
         raise SourceProblem("all_tables_columns", cause, remedy, "mask")
-    _check_new_name(request.slot_name, known)
+    _check_new_name(request.slot_name, existing)
     name = sql.Identifier(request.slot_name)
     statement = sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name)
     if server.version >= 130000:
@@ -162,11 +170,11 @@ def all_tables_notes(unusable: list[TableFacts]) -> list[Note]:
     return [danger, later] if unusable else [later]
 
 
-def _check_new_name(name: str, known: set[str]) -> None:
+def _check_new_name(name: str, existing: set[str]) -> None:
     if len(name.encode()) > LONGEST_NAME_BYTES:
         cause = f"publication {name} would have more than {LONGEST_NAME_BYTES} bytes"
         raise SourceProblem("bad_publication_name", cause, "Choose a shorter slot name")
-    if name in known:
+    if name in existing:
         cause = f"there is already a publication {name}"
         remedy = "Use it as it is, or choose another slot name"
         raise SourceProblem("publication_exists", cause, remedy, "publications")

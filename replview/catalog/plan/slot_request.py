@@ -65,7 +65,7 @@ def parse_columns(texts: list[str]) -> dict[tuple[str, str], frozenset[str]]:
 
     A table without a schema is in ``public``. Raises ``SourceProblem`` for other texts.
     """
-    found: dict[tuple[str, str], frozenset[str]] = {}
+    columns: dict[tuple[str, str], frozenset[str]] = {}
     for text in texts:
         parts = name_parts(text)
         if len(parts) not in (2, 3) or not all(parts):
@@ -75,8 +75,8 @@ def parse_columns(texts: list[str]) -> dict[tuple[str, str], frozenset[str]]:
                 'Write schema.table.column; a name with a dot in double quotes: "a.b".table.column',
             )
         key = (parts[0], parts[1]) if len(parts) == 3 else ("public", parts[0])
-        found[key] = found.get(key, frozenset()) | {parts[-1]}
-    return found
+        columns[key] = columns.get(key, frozenset()) | {parts[-1]}
+    return columns
 
 
 def chosen_tables(
@@ -89,25 +89,25 @@ def chosen_tables(
     itself. Before 13 a partitioned table cannot be published; its partitions are returned.
     """
     by_name = {table.key: table for table in tables}
-    named = [_named(text, by_name) for text in request.tables]
+    candidates = [_find_table(text, by_name) for text in request.tables]
     if unknown := sorted(set(request.schemas) - {table.schema for table in tables}):
         cause = f"there is no table in schema {unknown[0]}"
         raise SourceProblem("no_such_schema", cause, "Choose the tables again", "schemas")
-    if not named or request.schemas:
-        named += [
+    if not candidates or request.schemas:
+        candidates += [
             table
             for table in tables
             if table.parent is None and (not request.schemas or table.schema in request.schemas)
         ]
     if server_version < 130000:
         # Before 13 only the partitions of a partitioned table can be published.
-        named = [
-            one
-            for table in named
-            for one in (table, *leaves_of(table, tables))
-            if not one.partitioned
+        candidates = [
+            relation
+            for table in candidates
+            for relation in (table, *leaves_of(table, tables))
+            if not relation.partitioned
         ]
-    chosen = sorted({table.oid: table for table in named}.values(), key=str)
+    chosen = sorted({table.oid: table for table in candidates}.values(), key=str)
     covered = {leaf.oid for table in chosen for leaf in leaves_of(table, tables)}
     chosen = [table for table in chosen if table.oid not in covered]
     if not chosen:
@@ -138,7 +138,7 @@ def fully_usable(table: TableFacts, tables: list[TableFacts]) -> bool:
     return table.usable and all(leaf.usable for leaf in leaves_of(table, tables))
 
 
-def _named(text: str, by_name: dict[tuple[str, str], TableFacts]) -> TableFacts:
+def _find_table(text: str, by_name: dict[tuple[str, str], TableFacts]) -> TableFacts:
     table = by_name.get(table_parts(text))
     if table is None:
         raise SourceProblem(
@@ -158,23 +158,23 @@ def existing_publications(conninfo: str) -> tuple[str, ...]:
     Raises ``SourceProblem`` where one slot cannot read them together.
     """
     with reading(conninfo, deadline_seconds=10) as connection:
-        found = read_publications(connection)
-    if clash := clash_of(found):
+        publications = read_publications(connection)
+    if clash := clash_of(publications):
         raise SourceProblem(
             "publications_clash",
             f"several publications give table {clash} different column lists, which one slot "
             "cannot read",
-            f"Choose among: {some_of([item.name for item in found])}",
+            f"Choose among: {some_of([publication.name for publication in publications])}",
             "publications",
         )
-    return tuple(item.name for item in found)
+    return tuple(publication.name for publication in publications)
 
 
 def clash_of(publications: list[Publication]) -> str:
     """Return a table that two publications publish with different columns; empty: none."""
-    seen: dict[tuple[str, str], tuple[str, ...] | None] = {}
+    column_lists: dict[tuple[str, str], tuple[str, ...] | None] = {}
     tables = (table for publication in publications for table in publication.tables)
-    clashes = (str(t) for t in tables if seen.setdefault(t.key, t.columns) != t.columns)
+    clashes = (str(t) for t in tables if column_lists.setdefault(t.key, t.columns) != t.columns)
     return next(clashes, "")
 
 
@@ -185,15 +185,15 @@ def request_of(answers: Mapping[str, Any], *, temporary: bool) -> SlotRequest:
     invalid WAL budget.
     """
     options: Mapping[str, Any] = answers.get("options") or {}
-    through = answers.get("through") == "publications"
-    everything = answers.get("through") == "all"
+    use_publications = answers.get("through") == "publications"
+    all_tables = answers.get("through") == "all"
     budget = str(options.get("wal_budget") or "").strip()
     return SlotRequest(
         slot_name=str(answers.get("slot_name") or "replview"),
-        publications=tuple(answers.get("publications") or ()) if through else (),
-        tables=() if through or everything else tuple(answers.get("tables") or ()),
-        all_tables=everything,
-        breaking=frozenset(answers.get("breaking") or ()) if everything else frozenset(),
+        publications=tuple(answers.get("publications") or ()) if use_publications else (),
+        tables=() if use_publications or all_tables else tuple(answers.get("tables") or ()),
+        all_tables=all_tables,
+        breaking=frozenset(answers.get("breaking") or ()) if all_tables else frozenset(),
         exclude=_columns(answers, "drop"),
         mask=_columns(answers, "mask"),
         two_phase=bool(options.get("two_phase", True)),
@@ -210,8 +210,8 @@ def pgoutput_of(answers: Mapping[str, Any]) -> dict[str, str]:
     options: Mapping[str, Any] = answers.get("options") or {}
     return {
         name: str(options[name])
-        for name, usual in PGOUTPUT.items()
-        if options.get(name) not in (None, "", usual)
+        for name, default in PGOUTPUT.items()
+        if options.get(name) not in (None, "", default)
     }
 
 

@@ -60,10 +60,10 @@ def plan_install(
         cause = f"role {stamp.role} may not create a schema in this database"
         remedy = "GRANT CREATE ON DATABASE … TO the role, or give an address of another one"
         raise SourceProblem("may_not_create", cause, remedy)
-    chosen = _chosen(read_tables(connection), tables, all_tables)
+    chosen = _chosen_tables(read_tables(connection), tables, all_tables)
     _check_triggers(connection, chosen, stamp)
-    have = {(table.schema, table.name) for table in stamp.tables}
-    missing = [table for table in chosen if table.key not in have]
+    stamped_keys = {(table.schema, table.name) for table in stamp.tables}
+    missing = [table for table in chosen if table.key not in stamped_keys]
     return StampPlan(
         before=(*_groundwork(stamp), *(_revoke_steps(stamp) if revoke else ())),
         tables=tuple(_trigger_step(table) for table in missing),
@@ -82,13 +82,13 @@ def plan_remove(connection: Connection) -> StampPlan:
         replace(step, sql=step.undo, undo=step.sql, costs=costs) for step in _emit_steps(stamp)
     ]
     # Without CASCADE, objects that somebody else put into the schema are not dropped.
-    after = [
+    final_steps = [
         *(granting if stamp.revoked else ()),
         _step(f"DROP FUNCTION {SCHEMA}.stamp()", "", "function", "no lock on any table"),
         _step(f"DROP SCHEMA {SCHEMA}", "", "schema", "no lock on any table"),
     ]
     triggers = [_drop_step(table.schema, table.name) for table in stamp.tables]
-    return StampPlan(tables=tuple(triggers), after=tuple(after))
+    return StampPlan(tables=tuple(triggers), after=tuple(final_steps))
 
 
 def _check_source(stamp: StampFacts) -> None:
@@ -110,21 +110,25 @@ def _check_source(stamp: StampFacts) -> None:
 
 
 def _check_triggers(connection: Connection, chosen: list[TableFacts], stamp: StampFacts) -> None:
-    may = {row["oid"] for row in MAY_TRIGGER.rows(connection, [table.oid for table in chosen])}
-    if refused := [str(table) for table in chosen if table.oid not in may]:
+    allowed_oids = {
+        row["oid"] for row in MAY_TRIGGER.rows(connection, [table.oid for table in chosen])
+    }
+    if refused := [str(table) for table in chosen if table.oid not in allowed_oids]:
         cause = f"role {stamp.role} may not put triggers on {some_of(refused)}"
         remedy = "GRANT TRIGGER ON the table to the role, or choose other tables"
         raise SourceProblem("may_not_trigger", cause, remedy, "stamped_tables")
 
 
-def _chosen(known: list[TableFacts], names: list[str], all_tables: bool) -> list[TableFacts]:
+def _chosen_tables(
+    existing_tables: list[TableFacts], names: list[str], all_tables: bool
+) -> list[TableFacts]:
     """Return the named tables, or all, with the partitions of partitioned ones at every level."""
     if all_tables:
-        found = [table for table in known if table.schema != SCHEMA]
-        if not found:
+        permanent_tables = [table for table in existing_tables if table.schema != SCHEMA]
+        if not permanent_tables:
             raise SourceProblem("no_tables", "there is no table to stamp", "Create one first")
-        return found
-    by_name = {str(table): table for table in known}
+        return permanent_tables
+    by_name = {str(table): table for table in existing_tables}
     chosen: dict[int, TableFacts] = {}
     for text in names:
         table = by_name.get(text if "." in text else f"public.{text}")
@@ -133,8 +137,8 @@ def _chosen(known: list[TableFacts], names: list[str], all_tables: bool) -> list
             remedy = "Correct the name: it is written as in the catalog, schema.table"
             raise SourceProblem("no_such_table", cause, remedy, "stamped_tables")
         # A statement fires the triggers of the table that it names, not of its partitions.
-        for each in (table, *leaves_of(table, known)):
-            chosen[each.oid] = each
+        for relation in (table, *leaves_of(table, existing_tables)):
+            chosen[relation.oid] = relation
     return sorted(chosen.values(), key=str)
 
 
@@ -171,8 +175,8 @@ def _revoke_steps(stamp: StampFacts) -> list[Statement]:
         raise SourceProblem("not_superuser", cause, remedy, "revoke_emit")
     comment = f'COMMENT ON SCHEMA "{SCHEMA}" IS \'{OURS}'
     costs = "nothing; so that 'actor remove' gives the right back"
-    marked = _step(f"{comment}{REVOKED}'", f"{comment}'", "comment", costs)
-    return [marked, *_emit_steps(stamp)]
+    comment_step = _step(f"{comment}{REVOKED}'", f"{comment}'", "comment", costs)
+    return [comment_step, *_emit_steps(stamp)]
 
 
 def _emit_steps(stamp: StampFacts) -> list[Statement]:
@@ -189,15 +193,15 @@ def _emit_steps(stamp: StampFacts) -> list[Statement]:
 
 
 def _trigger_step(table: TableFacts) -> Statement:
-    where = sql.Identifier(table.schema, table.name)
+    target = sql.Identifier(table.schema, table.name)
     name = sql.Identifier(TRIGGER)
     create = sql.SQL(
         "CREATE TRIGGER {} BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} FOR EACH STATEMENT "
         "EXECUTE FUNCTION {}.stamp()"
     )
     return Statement(
-        sql=create.format(name, where, sql.Identifier(SCHEMA)).as_string(None),
-        undo=sql.SQL("DROP TRIGGER {} ON {}").format(name, where).as_string(None),
+        sql=create.format(name, target, sql.Identifier(SCHEMA)).as_string(None),
+        undo=sql.SQL("DROP TRIGGER {} ON {}").format(name, target).as_string(None),
         needs="TRIGGER on the table",
         costs=_LOCK_ON_CREATE,
         kind="trigger",
@@ -206,9 +210,11 @@ def _trigger_step(table: TableFacts) -> Statement:
 
 
 def _drop_step(schema: str, table: str) -> Statement:
-    where = sql.Identifier(schema, table)
+    target = sql.Identifier(schema, table)
     return Statement(
-        sql=sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(TRIGGER), where).as_string(None),
+        sql=sql.SQL("DROP TRIGGER {} ON {}")
+        .format(sql.Identifier(TRIGGER), target)
+        .as_string(None),
         needs="ownership of the table",
         costs=_LOCK_ON_DROP,
         kind="trigger",
@@ -225,11 +231,11 @@ def _step(
 
 
 def _install_notes(
-    stamp: StampFacts, chosen: list[TableFacts], had: int, revoke: bool
+    stamp: StampFacts, chosen: list[TableFacts], stamped_count: int, revoke: bool
 ) -> list[Note]:
     notes = [Note("tables made or attached as partitions later are not stamped: run this again")]
-    if had:
-        notes.append(Note(f"{had} of {len(chosen)} tables are stamped already"))
+    if stamped_count:
+        notes.append(Note(f"{stamped_count} of {len(chosen)} tables are stamped already"))
     if stamp.public_may_emit and not revoke:
         notes.append(Note("every role may write messages, a false stamp too; EXECUTE can be left "
                           "to the trigger and to roles that are granted it",

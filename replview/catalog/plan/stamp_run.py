@@ -40,7 +40,7 @@ def carry_stamp(
     try:
         for step in plan.statements:
             if step in plan.tables:
-                _table(conninfo, step, carried, say, lock_timeout_ms, stop)
+                _run_table_step(conninfo, step, carried, say, lock_timeout_ms, stop)
             elif not carried.left:
                 _run(conninfo, step, lock_timeout_ms)
                 carried.done.append(step)
@@ -48,7 +48,7 @@ def carry_stamp(
         if taking_back:
             undo(conninfo, carried.done, say)
         if isinstance(error, psycopg.Error):
-            raise _trouble(error, step, conninfo) from None
+            raise _step_problem(error, step, conninfo) from None
         raise
     if taking_back and plan.tables and len(carried.left) == len(plan.tables):
         undo(conninfo, carried.done, say)
@@ -56,7 +56,7 @@ def carry_stamp(
     return carried
 
 
-def _table(
+def _run_table_step(
     conninfo: str, step: Statement, carried: StampResult, say: Say, lock_timeout_ms: int,
     stop: threading.Event,
 ) -> None:  # fmt: skip
@@ -64,8 +64,8 @@ def _table(
         try:
             _run(conninfo, step, lock_timeout_ms)
         except psycopg.errors.LockNotAvailable:
-            more = f"try {attempt + 1} of {TRIES} follows" if attempt < TRIES else "left for later"
-            say(f"{step.name} is in use: {more}")
+            retry = f"try {attempt + 1} of {TRIES} follows" if attempt < TRIES else "left for later"
+            say(f"{step.name} is in use: {retry}")
             if attempt < TRIES and stop.wait(PAUSE_SECONDS):
                 break
         else:
@@ -83,7 +83,7 @@ def _run(conninfo: str, step: Statement, lock_timeout_ms: int) -> None:
         connection.execute(step.sql.encode())
 
 
-def _trouble(error: psycopg.Error, step: Statement, conninfo: str) -> SourceProblem:
+def _step_problem(error: psycopg.Error, step: Statement, conninfo: str) -> SourceProblem:
     if not error.sqlstate:
         return explain(error, conninfo)
     cause = f"{step.kind} {step.name}: {first_line(error)}"
