@@ -19,9 +19,11 @@ from replview.store.models import Slot, Source
 
 _ADOPT_SECONDS = 20.0
 #: Codes of problems with the source. They are no refusal of the slot, which was never read.
-_UNREACHED = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
-              "unknown_host", "unknown_service", "hba_refused", "tls", "starting_up",
-              "too_many_connections", "refused", "bad_dsn"}  # fmt: skip
+_UNREACHABLE_CODES = {
+    "wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable", "unknown_host",
+    "unknown_service", "hba_refused", "tls", "starting_up", "too_many_connections", "refused",
+    "bad_dsn",
+}  # fmt: skip
 
 
 def publications_on(source: Source) -> list[str]:
@@ -36,7 +38,7 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> P
     try:
         plan, facts = _plan_adoption(source, name, publications)
     except SourceProblem as error:
-        if error.code in _UNREACHED:
+        if error.code in _UNREACHABLE_CODES:
             raise
         return Plan(title=title, on=source.name, refusal=error)
     sentences = [
@@ -62,7 +64,7 @@ def adopt(source: Source, name: str, publications: Sequence[str] = (), *, by: st
     try:
         slot = make_slot(source, full_conninfo(source), plan, silent, stopped=False, options={})
     except IntegrityError:
-        raise _ours(source, name) from None
+        raise _already_received(source, name) from None
     note_slot(slot, "adopt", "The slot was adopted.", by=by, publications=list(plan.publications))
     return slot
 
@@ -71,38 +73,38 @@ def _plan_adoption(
     source: Source, name: str, publications: Sequence[str]
 ) -> tuple[SlotPlan, SlotFacts]:
     if Slot.objects.filter(source=source, name=name).exists():
-        raise _ours(source, name)
+        raise _already_received(source, name)
     check_unrecorded(source, name)
     with reading(full_conninfo(source), deadline_seconds=_ADOPT_SECONDS) as connection:
-        found = next((slot for slot in read_slots(connection) if slot.slot_name == name), None)
-        if found is None:
+        existing = next((slot for slot in read_slots(connection) if slot.slot_name == name), None)
+        if existing is None:
             raise SourceProblem("no_such_slot", f"{source} has no slot {name}", "Look at its slots")
-        if found.slot_type != "logical":
+        if existing.slot_type != "logical":
             raise SourceProblem(
                 "other_slot",
                 f"slot {name} is a physical one: it has WAL, but no changes of rows",
                 "Choose a logical slot",
             )
-        if found.active:
-            reader = read_stat_replication(connection).get(found.active_pid or 0, {})
-            who = f" ({reader['application_name']})" if reader.get("application_name") else ""
+        if existing.active:
+            reader = read_stat_replication(connection).get(existing.active_pid or 0, {})
+            program = f" ({reader['application_name']})" if reader.get("application_name") else ""
             raise SourceProblem(
                 "slot_in_use",
-                f"process {found.active_pid}{who} reads slot {name}",
+                f"process {existing.active_pid}{program} reads slot {name}",
                 "Stop that reader for good first: a slot has one",
             )
-        if found.wal_status == "lost" or found.invalidation_reason:
+        if existing.wal_status == "lost" or existing.invalidation_reason:
             cause = f"slot {name} is lost: it can never be read again"
             raise SourceProblem("slot_lost", cause, "Drop it")
-        if found.plugin == "pgoutput" and not publications:
+        if existing.plugin == "pgoutput" and not publications:
             raise SourceProblem(
                 "no_publications",
                 f"no publication is chosen for slot {name}, and pgoutput sends what those publish",
                 "Choose the publications its reader used",
             )
         request = SlotRequest(slot_name=name, publications=tuple(publications), adopt=True)
-        return make_plan(connection, request), found
+        return make_plan(connection, request), existing
 
 
-def _ours(source: Source, name: str) -> SourceProblem:
+def _already_received(source: Source, name: str) -> SourceProblem:
     return SourceProblem("ours", f"replview already has a slot {source}/{name}", "Start it")

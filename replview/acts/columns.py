@@ -42,10 +42,12 @@ from replview.text.parsing import table_text
 _DEADLINE_SECONDS = 15.0
 KEEP, MASK, DROP = "keep", "mask", "drop"
 #: Codes of problems with the choice, not with reaching the source.
-_REFUSALS = {
+_REFUSAL_CODES = {
     "bad_column", "contradiction", "identity_column", "no_columns", "no_such_column", "not_owner",
     "not_via_root", "nothing", "publications_clash", "removing", "whole_schema",
 }  # fmt: skip
+#: ``{table (as ``table_text`` writes it): {column: "mask" | "drop"}}``, all rules of each table.
+TableRules = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +94,18 @@ def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
     """Read the tables and columns. Raises ``SourceProblem`` and the errors of a DSN."""
     with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         tables = read_tables(connection)
-        found, unsent = _published_tables(connection, slot, tables)
-        table = next((one for one in found if one.name == chosen), None)
+        recorded_tables, unsent = _published_tables(connection, slot, tables)
+        table = next((candidate for candidate in recorded_tables if candidate.name == chosen), None)
         if table is None:
-            return ColumnChoices(tables=tuple(found))
-        facts = next(one for one in tables if one.text == chosen)
+            return ColumnChoices(tables=tuple(recorded_tables))
+        facts = next(candidate for candidate in tables if candidate.text == chosen)
         columns = read_columns(connection, [facts.oid])[facts.oid]
         modern = connection.info.server_version >= 150000
     rules = slot.column_rules.get(str(facts), {})
     masks = masked_columns(slot.source_id, facts.schema, facts.name, columns)
     not_sent = unsent[facts.schema, facts.name]
     return ColumnChoices(
-        tables=tuple(found),
+        tables=tuple(recorded_tables),
         table=table,
         columns=tuple(
             KeptColumn(
@@ -126,27 +128,23 @@ def _published_tables(
     """Return the tables that the slot records, and the columns that their publications omit."""
     publications, published = read_published(connection, slot.publications)
     by_name = {table.key: table for table in tables}
-    ours = made_by_us(slot)
-    named = {
+    own_names = made_by_us(slot)
+    named_keys = {
         member.key
-        for one in publications
-        if one.name in ours
-        for member in read_members(connection, one.name)
+        for publication in publications
+        if publication.name in own_names
+        for member in read_members(connection, publication.name)
     }
-    unsent = {key: unsent_columns(one) for key, one in published.items()}
-    found = [
+    unsent = {key: unsent_columns(publication) for key, publication in published.items()}
+    recorded_tables = [
         RecordedTable(
             name=by_name[key].text,
             ruled=len(unsent[key] | set(slot.column_rules.get(".".join(key), {}))),
-            ours=key in named,
+            ours=key in named_keys,
         )
         for key in sorted(published)
     ]
-    return found, unsent
-
-
-#: ``{table (as ``table_text`` writes it): {column: "mask" | "drop"}}``, all rules of each table.
-TableRules = Mapping[str, Mapping[str, str]]
+    return recorded_tables, unsent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,30 +157,30 @@ class NamedColumns:
 
     def rules(self, connection: Connection, slot: Slot) -> dict[str, dict[str, str]]:
         """Return all future rules of the named columns' tables. Raises ``SourceProblem``."""
-        wanted: dict[tuple[str, str], dict[str, str]] = {}
+        new_rules: dict[tuple[str, str], dict[str, str]] = {}
         for rule, texts in ((KEEP, self.keep), (MASK, self.mask), (DROP, self.exclude)):
             for key, columns in parse_columns(list(texts)).items():
                 for column in columns:
-                    if wanted.setdefault(key, {}).setdefault(column, rule) != rule:
+                    if new_rules.setdefault(key, {}).setdefault(column, rule) != rule:
                         raise SourceProblem(
                             "contradiction",
                             f"{table_text(*key)}.{column} is named twice, for different things",
                             "Name each column once",
                         )
-        named = {key: frozenset(columns) for key, columns in wanted.items()}
+        named_columns = {key: frozenset(columns) for key, columns in new_rules.items()}
         tables = read_tables(connection)
         _, published = read_published(connection, slot.publications)
-        found = {}
-        for table, _ in known_columns(tables, named):
+        rules_by_table = {}
+        for table, _ in known_columns(tables, named_columns):
             key = table.key
             rules = dict(slot.column_rules.get(".".join(key), {}))
             rules |= dict.fromkeys(unsent_columns(published.get(key)), DROP)
-            rules |= wanted[key]
+            rules |= new_rules[key]
             # Rules of dropped columns are removed, too.
-            found[table.text] = {
+            rules_by_table[table.text] = {
                 name: rules[name] for name in table.columns if rules.get(name, KEEP) != KEEP
             }
-        return found
+        return rules_by_table
 
 
 def unsent_columns(published: Published | None) -> set[str]:
@@ -223,9 +221,9 @@ def plan_columns(slot: Slot, wanted: TableRules | NamedColumns) -> Plan:
     return plan_alteration(
         slot,
         f"Change the columns of {slot}",
-        lambda connection: _find(connection, slot, wanted),
-        lambda found: _consequences(slot, found.changes, found.kept),
-        _REFUSALS,
+        lambda connection: _plan_changes(connection, slot, wanted),
+        lambda plan: _consequences(slot, plan.changes, plan.kept),
+        _REFUSAL_CODES,
     )
 
 
@@ -234,19 +232,19 @@ def change_columns(slot: Slot, wanted: TableRules | NamedColumns, *, by: str) ->
 
     Returns the changes. Raises ``SourceProblem``.
     """
-    found = ask_source(slot, lambda connection: _find(connection, slot, wanted))
-    changes, kept = found.changes, found.kept
-    run_together(slot, found)
-    Slot.objects.filter(pk=slot.pk).update(column_rules=kept.rules)
+    plan = ask_source(slot, lambda connection: _plan_changes(connection, slot, wanted))
+    changes, rule_changes = plan.changes, plan.kept
+    run_together(slot, plan)
+    Slot.objects.filter(pk=slot.pk).update(column_rules=rule_changes.rules)
     # A running receiver has the former rules.
     reopen(slot)
     slot.refresh_from_db()
     parts = [
-        f"{words} {some_of(names)}"
-        for words, names in (
-            ("left out", kept.dropped or changes.unsent),
-            ("masked", kept.masked),
-            ("kept again", kept.whole or changes.sent),
+        f"{verb} {some_of(names)}"
+        for verb, names in (
+            ("left out", rule_changes.dropped or changes.unsent),
+            ("masked", rule_changes.masked),
+            ("kept again", rule_changes.whole or changes.sent),
         )
         if names
     ]
@@ -255,13 +253,15 @@ def change_columns(slot: Slot, wanted: TableRules | NamedColumns, *, by: str) ->
         "columns",
         f"The columns of the slot were changed: {'; '.join(parts)}.",
         by=by,
-        statements=texts_of(found),
+        statements=texts_of(plan),
     )
     look_at_publications(slot.source)
     return changes
 
 
-def _find(connection: Connection, slot: Slot, wanted: TableRules | NamedColumns) -> _ColumnPlan:
+def _plan_changes(
+    connection: Connection, slot: Slot, wanted: TableRules | NamedColumns
+) -> _ColumnPlan:
     """Return the statements and changed rules. Raises ``SourceProblem`` where it cannot be done."""
     if slot.desired == Slot.Desired.REMOVING:
         raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
@@ -270,33 +270,33 @@ def _find(connection: Connection, slot: Slot, wanted: TableRules | NamedColumns)
         table_parts(table): frozenset(c for c, rule in of_table.items() if rule == DROP)
         for table, of_table in rules.items()
     }
-    readers = {one.name: one.publications for one in remaining_slots(slot.source)}
+    readers = {other.name: other.publications for other in remaining_slots(slot.source)}
     changes = plan_column_changes(connection, made_by_us(slot), readers, left_out)
-    kept = _kept(slot, rules)
-    if not changes.statements and kept.rules == slot.column_rules:
+    rule_changes = _rule_changes_of(slot, rules)
+    if not changes.statements and rule_changes.rules == slot.column_rules:
         raise SourceProblem("nothing", "the columns are kept like that already", "Choose otherwise")
-    return _ColumnPlan(changes, kept)
+    return _ColumnPlan(changes, rule_changes)
 
 
-def _kept(slot: Slot, wanted: TableRules) -> _RuleChanges:
+def _rule_changes_of(slot: Slot, new_rules: TableRules) -> _RuleChanges:
     """Return the slot's future rules, and the columns whose rules change."""
-    found = _RuleChanges({table: dict(rules) for table, rules in slot.column_rules.items()})
-    for text, rules in wanted.items():
+    changes = _RuleChanges({table: dict(rules) for table, rules in slot.column_rules.items()})
+    for text, rules in new_rules.items():
         table = ".".join(table_parts(text))
-        was = found.rules.pop(table, {})
+        former_rules = changes.rules.pop(table, {})
         if rules:
-            found.rules[table] = dict(sorted(rules.items()))
-        for column in sorted(was.keys() | rules.keys()):
+            changes.rules[table] = dict(sorted(rules.items()))
+        for column in sorted(former_rules.keys() | rules.keys()):
             now = rules.get(column)
-            if now != was.get(column):
-                lists = {MASK: found.masked, DROP: found.dropped, None: found.whole}
+            if now != former_rules.get(column):
+                lists = {MASK: changes.masked, DROP: changes.dropped, None: changes.whole}
                 lists[now].append(f"{table}.{column}")
-    return found
+    return changes
 
 
-def _consequences(slot: Slot, changes: ColumnChanges, kept: _RuleChanges) -> list[str]:
-    others = remaining_slots(slot.source).exclude(pk=slot.pk)
-    shared = [one.name for one in others if set(one.publications) & set(changes.altered)]
+def _consequences(slot: Slot, changes: ColumnChanges, rule_changes: _RuleChanges) -> list[str]:
+    other_slots = remaining_slots(slot.source).exclude(pk=slot.pk)
+    shared = [other.name for other in other_slots if set(other.publications) & set(changes.altered)]
     sentences = [
         (changes.statements, "The statements run in one transaction: all of them, or none."),
         (changes.unsent, f"The source sends {some_of(changes.unsent)} no more: the record shows "
@@ -305,13 +305,13 @@ def _consequences(slot: Slot, changes: ColumnChanges, kept: _RuleChanges) -> lis
          "a row on; what was not sent stays unknown."),
         (changes.listed, f"{some_of(changes.listed)} is published by a list of its columns: one "
          "that is added to the table later is not sent until it is chosen here."),
-        *((names, f"The source goes on sending {some_of(names)}, for {why}; replview keeps "
-           "nothing of it.") for why, names in changes.still_sent.items()),
-        (kept.masked, f"Of {some_of(kept.masked)} only that there was a value is kept from now "
-         "on."),
-        (kept.whole, f"{some_of(kept.whole)} is kept as it comes from now on."),
-        (kept.masked or kept.dropped, "What is stored already stays as it is: erase it, or hide "
-         "it by a mask rule."),
+        *((names, f"The source goes on sending {some_of(names)}, for {reason}; replview keeps "
+           "nothing of it.") for reason, names in changes.still_sent.items()),
+        (rule_changes.masked, f"Of {some_of(rule_changes.masked)} only that there was a value "
+         "is kept from now on."),
+        (rule_changes.whole, f"{some_of(rule_changes.whole)} is kept as it comes from now on."),
+        (rule_changes.masked or rule_changes.dropped, "What is stored already stays as it is: "
+         "erase it, or hide it by a mask rule."),
         (shared, f"Slot {some_of(shared)} reads the same publication: it holds for it, too."),
         (True, "The receiver connects anew within two seconds; nothing is lost."),
     ]  # fmt: skip

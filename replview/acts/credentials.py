@@ -89,21 +89,22 @@ def check_same_place(source: Source, tried: Tried) -> None:
 
     An unknown identifier or database is not compared.
     """
-    known, identifier = source.system_identifier, tried.server.system_identifier
+    known_identifier, identifier = source.system_identifier, tried.server.system_identifier
     if tried.identity is not None and tried.identity.system_identifier:
         identifier = tried.identity.system_identifier
-    if known not in (None, "", "unknown") and identifier not in (None, known):
+    if known_identifier not in (None, "", "unknown") and identifier not in (None, known_identifier):
         raise SourceProblem(
             "other_server",
-            f"this is another cluster (system identifier {identifier}) than {source} was ({known})",
+            f"this is another cluster (system identifier {identifier}) than {source} was "
+            f"({known_identifier})",
             f"To read that one from now on, move the source: replview source move {source} DSN",
         )
     database = database_of(source)
     if database is None:
         # The source was never sampled, so take the database of its slots.
         names = Slot.objects.filter(source=source, temporary=False).values_list("name", flat=True)
-        theirs = {tried.slots[name].database for name in names if name in tried.slots}
-        database = next(iter(theirs - {tried.server.database}), None)
+        slot_databases = {tried.slots[name].database for name in names if name in tried.slots}
+        database = next(iter(slot_databases - {tried.server.database}), None)
     if database is not None and database != tried.server.database:
         raise SourceProblem(
             "other_database",
@@ -169,8 +170,12 @@ def set_credentials(source: Source, new: Credentials, *, by: str) -> Tried:
     if tried.replication is not None:
         raise tried.replication.anew()
     take_into_use(source, candidate)
-    what = [name for name in ("dsn", "user", "password", "password_ref") if getattr(new, name)]
-    write_down(source, by, "credentials", "The credentials of the source were changed.", what=what)
+    given_fields = [
+        name for name in ("dsn", "user", "password", "password_ref") if getattr(new, name)
+    ]
+    write_down(
+        source, by, "credentials", "The credentials of the source were changed.", what=given_fields
+    )
     return tried
 
 
@@ -180,11 +185,11 @@ def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
     Raises ``SourceProblem`` where the address was changed while the candidate was tried.
     """
     former = {name: getattr(source, name) for name in ADDRESS}
-    wanted = {name: getattr(candidate, name) for name in ADDRESS}
-    nothing = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
+    address = {name: getattr(candidate, name) for name in ADDRESS}
+    no_problem = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
     with transaction.atomic():
         unchanged = Source.objects.filter(pk=source.pk, **former)
-        if not unchanged.update(**wanted, **nothing, **facts):
+        if not unchanged.update(**address, **no_problem, **facts):
             raise SourceProblem(
                 "changed",
                 f"the address of {source} was changed by somebody else in the meantime",
@@ -205,9 +210,9 @@ def write_down(source: Source, by: str, act: str, message: str, **detail: Any) -
 
 def candidate_of(source: Source, dsn: str, password_ref: str = "") -> Source:
     """Return an unsaved copy of the source with this address. Raises ``DSNError``."""
-    found = Source(pk=source.pk, name=source.name)
-    set_dsn(found, dsn, password_ref, known=source.conninfo, known_ref=source.password_ref)
-    return found
+    candidate = Source(pk=source.pk, name=source.name)
+    set_dsn(candidate, dsn, password_ref, known=source.conninfo, known_ref=source.password_ref)
+    return candidate
 
 
 def _candidate(source: Source, new: Credentials) -> Source:
@@ -229,8 +234,11 @@ def _candidate(source: Source, new: Credentials) -> Source:
         parts["user"] = new.user
     if new.password:
         return candidate_of(source, libpq.make_conninfo("", **parts, password=new.password))
-    found = candidate_of(source, libpq.make_conninfo("", **parts), new.password_ref)
+    candidate = candidate_of(source, libpq.make_conninfo("", **parts), new.password_ref)
     if not new.password_ref:
         # Only the role is new, so keep the password.
-        found.sealed_password, found.password_ref = source.sealed_password, source.password_ref
-    return found
+        candidate.sealed_password, candidate.password_ref = (
+            source.sealed_password,
+            source.password_ref,
+        )
+    return candidate

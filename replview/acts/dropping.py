@@ -38,25 +38,27 @@ class Drops:
 
     def statements(self, slot: Slot, *, there: bool = True) -> list[sql.Composed]:
         """Return the statements in order; ``there``: the slot still exists on the source."""
-        found = []
+        statements = []
         if self.slot and there:
-            found.append(
+            statements.append(
                 sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(slot.name))
             )
         for name in self.publications:
-            found.append(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
-        return found
+            statements.append(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+        return statements
 
 
 def drops_of(slot: Slot) -> Drops:
     """Return what is to be dropped, as far as the store knows."""
-    others = remaining_slots(slot.source).exclude(pk=slot.pk)
-    read = {name for names in others.values_list("publications", flat=True) for name in names}
+    other_slots = remaining_slots(slot.source).exclude(pk=slot.pk)
+    read_names = {
+        name for names in other_slots.values_list("publications", flat=True) for name in names
+    }
     made = made_by_us(slot)
     return Drops(
         slot=slot.owned and not slot.temporary,
-        publications=tuple(name for name in made if name not in read),
-        shared=tuple(name for name in made if name in read),
+        publications=tuple(name for name in made if name not in read_names),
+        shared=tuple(name for name in made if name in read_names),
     )
 
 
@@ -92,59 +94,61 @@ def drop_slot(
     """
     plan_drop(slot, keep_record=keep_record, leave_on_source=leave_on_source).check()
     drops = drops_of(slot)
-    statements = [one.as_string(None) for one in drops.statements(slot)]
+    statements = [statement.as_string(None) for statement in drops.statements(slot)]
     definitions: list[dict[str, str]] = []
     if statements and not leave_on_source:
         definitions = _drop_on_source(slot, drops, say)
     detail = {"statements": [] if leave_on_source else statements}
     if keep_record:
         give_up(slot, by)
-        words = "The slot was dropped on the source; its record is kept, and ends here."
-        note_slot(slot, "drop", words, by=by, **detail, dropped_publications=definitions)
+        message = "The slot was dropped on the source; its record is kept, and ends here."
+        note_slot(slot, "drop", message, by=by, **detail, dropped_publications=definitions)
         return
     Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.REMOVING)
-    words = "The slot was removed; its record is being deleted."
-    note_slot(slot, "drop", words, by=by, **detail, record="deleted")
+    message = "The slot was removed; its record is being deleted."
+    note_slot(slot, "drop", message, by=by, **detail, record="deleted")
 
 
 def _drop_on_source(slot: Slot, drops: Drops, say: Say) -> list[dict[str, str]]:
     """Stop the slot and drop it there; return the definitions of the dropped publications."""
     conninfo = full_conninfo(slot.source)
-    what = "Nothing was changed"
+    progress = "Nothing was changed"
     try:
         # Connect before any change, to find out whether the source can be reached.
         with connected(conninfo) as connection:
             definitions = read_definitions(connection, drops.publications)
         Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
-        what = "The slot is stopped, nothing else was changed here"
-        there = _wait_for_release(slot, conninfo, say) if drops.slot else False
-        drop(conninfo, drops.statements(slot, there=there))
+        progress = "The slot is stopped, nothing else was changed here"
+        exists = _wait_for_release(slot, conninfo, say) if drops.slot else False
+        drop(conninfo, drops.statements(slot, there=exists))
         return definitions
     except psycopg.Error as error:
         cause = first_line(error) if error.sqlstate else explain(error, conninfo).cause
-        left = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
+        remaining = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
         raise SourceProblem(
             "not_dropped",
-            f"{cause}. {what}",
-            f"Try again, or only forget it here and run on the source yourself: {left}",
+            f"{cause}. {progress}",
+            f"Try again, or only forget it here and run on the source yourself: {remaining}",
             "leave_on_source",
         ) from None
 
 
 def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
     """Wait until no reader holds the slot; return False if it no longer exists."""
-    until = time.monotonic() + _RELEASE_SECONDS
+    deadline = time.monotonic() + _RELEASE_SECONDS
     announced = False
     with connected(conninfo, deadline_seconds=_RELEASE_SECONDS + 10) as connection:
         while True:
-            found = next((s for s in read_slots(connection) if s.slot_name == slot.name), None)
-            if found is None or not found.active:
-                return found is not None
-            if time.monotonic() > until:
+            existing = next(
+                (row for row in read_slots(connection) if row.slot_name == slot.name), None
+            )
+            if existing is None or not existing.active:
+                return existing is not None
+            if time.monotonic() > deadline:
                 raise SourceProblem(
                     "slot_in_use",
-                    f"process {found.active_pid} on the source still reads slot {slot.name}",
-                    f"End it with SELECT pg_terminate_backend({found.active_pid}) and try again",
+                    f"process {existing.active_pid} on the source still reads slot {slot.name}",
+                    f"End it with SELECT pg_terminate_backend({existing.active_pid}) and try again",
                 )
             if not announced:
                 say("waiting until the receiver lets the slot go")
@@ -155,38 +159,40 @@ def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
 def _consequences(
     slot: Slot, drops: Drops, *, keep_record: bool, leave_on_source: bool
 ) -> list[str]:
-    found = []
-    left = "; ".join(one.as_string(None) for one in drops.statements(slot))
-    if leave_on_source and left:
-        found.append(f"Left on {slot.source}, to be run there by you: {left}. Until then it is "
-                     "there, and a slot holds WAL.")  # fmt: skip
+    sentences = []
+    statements_text = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
+    if leave_on_source and statements_text:
+        sentences.append(
+            f"Left on {slot.source}, to be run there by you: {statements_text}. Until then it is "
+            "there, and a slot holds WAL."
+        )
     elif drops.slot:
-        found.append(f"{slot.source} keeps no more WAL for it: what it held is free again.")
-    elif left:
-        found.append(
+        sentences.append(f"{slot.source} keeps no more WAL for it: what it held is free again.")
+    elif statements_text:
+        sentences.append(
             f"replview did not make this slot: it stays on {slot.source} and holds WAL there."
         )
     else:
-        found.append(
+        sentences.append(
             f"Nothing is dropped on {slot.source}, for replview made nothing there: the slot "
             "stays and holds WAL."
         )
     if drops.shared:
         names = ", ".join(drops.shared)
-        found.append(f"Another slot of replview's reads {names}: not dropped.")
+        sentences.append(f"Another slot of replview's reads {names}: not dropped.")
     stored = f"{slot.transactions_stored:,} transactions"
     if keep_record:
-        found.append(
+        sentences.append(
             f"The record ({stored} of its present incarnation) stays and can be browsed. What is "
             "committed from now on is not in it; starting the slot again creates it anew, and "
             "history shows the gap."
         )
     else:
-        found.append(
+        sentences.append(
             f"The record ({stored} of its present incarnation) is deleted in the background. It "
             "cannot be had again, except what was exported or archived."
         )
-    return found
+    return sentences
 
 
 def _refusal(slot: Slot, *, keep_record: bool) -> SourceProblem | None:

@@ -44,7 +44,7 @@ def identity_of(tried: Tried) -> SystemIdentity:
     return SystemIdentity(server.system_identifier or "", server.timeline or 0, LSN(0))
 
 
-def _outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
+def _predict_outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
     """Predict the decision of ``receiver.incarnation``, if nothing changes until it connects."""
     name, facts = row.name, tried.slots.get(row.name)
     if facts is None:
@@ -66,7 +66,7 @@ def _outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
         _known_identity(row, tried),
         facts.confirmed_flush_lsn or LSN(0),
         in_recovery=in_recovery,
-        fork_of=lambda at: None if (fork := tried.forks.get(at)) is None else LSN(fork),
+        fork_of=lambda timeline: None if (fork := tried.forks.get(timeline)) is None else LSN(fork),
     )
     if incarnation is None or incarnation.reason in ("created", "adopted"):
         return "goes on", f"Slot {name} goes on where its record ends."
@@ -165,16 +165,19 @@ def carry_out_move(source: Source, move: Move, *, by: str) -> None:
 
 
 def _candidate(source: Source, dsn: str, password_ref: str, keep_password: bool) -> Source:
-    found = candidate_of(source, dsn, password_ref)
-    if keep_password and not found.sealed_password and not password_ref:
-        found.sealed_password, found.password_ref = source.sealed_password, source.password_ref
-        kept = found.sealed_password or found.password_ref
-        if found.password_ref:
-            check_bound(found.password_ref, found.conninfo, source.conninfo)
-        if settings.SERVES_PAGES and kept and not found.conninfo.startswith("env:"):
+    candidate = candidate_of(source, dsn, password_ref)
+    if keep_password and not candidate.sealed_password and not password_ref:
+        candidate.sealed_password, candidate.password_ref = (
+            source.sealed_password,
+            source.password_ref,
+        )
+        has_password = candidate.sealed_password or candidate.password_ref
+        if candidate.password_ref:
+            check_bound(candidate.password_ref, candidate.conninfo, source.conninfo)
+        if settings.SERVES_PAGES and has_password and not candidate.conninfo.startswith("env:"):
             # Keep the restriction: the server might use SCRAM now and ask for plain text later.
-            found.conninfo = libpq.make_conninfo(found.conninfo, require_auth=UNREAD)
-    return found
+            candidate.conninfo = libpq.make_conninfo(candidate.conninfo, require_auth=UNREAD)
+    return candidate
 
 
 def _plan(source: Source, candidate: Source) -> Move:
@@ -189,12 +192,15 @@ def _plan(source: Source, candidate: Source) -> Move:
     tried = try_address(conninfo, replication=needs_walsender(source), timelines=timelines)
     if tried.replication is not None:
         raise tried.replication.anew()
-    kind = _kind(source, tried)
-    outcomes = tuple(SlotOutcome(row.name, *_outcome(row, tried)) for row in rows)
+    kind = _move_kind(source, tried)
+    outcomes = tuple(SlotOutcome(row.name, *_predict_outcome(row, tried)) for row in rows)
     act = Plan(
         title=f"Move {source} to another address",
         on=source.name,
-        consequences=(_words(source, kind, tried), *(outcome.sentence for outcome in outcomes)),
+        consequences=(
+            _move_sentence(source, kind, tried),
+            *(outcome.sentence for outcome in outcomes),
+        ),
         typed="" if kind == "same" else source.name,
         rests_on=(
             kind,
@@ -205,32 +211,32 @@ def _plan(source: Source, candidate: Source) -> Move:
     return Move(act=act, candidate=candidate, kind=kind, outcomes=outcomes, tried=tried)
 
 
-def _kind(source: Source, tried: Tried) -> str:
+def _move_kind(source: Source, tried: Tried) -> str:
     identity = identity_of(tried)
-    known = source.system_identifier
-    if not identity.system_identifier or known in (None, "", "unknown"):
+    known_identifier = source.system_identifier
+    if not identity.system_identifier or known_identifier in (None, "", "unknown"):
         return "unknown"
-    if identity.system_identifier != known:
+    if identity.system_identifier != known_identifier:
         return "other"
     return "same" if identity.timeline in (source.timeline, 0) else "timeline"
 
 
-def _words(source: Source, kind: str, tried: Tried) -> str:
-    place = f"{'a standby' if tried.server.in_recovery else 'a primary'} of PostgreSQL "
-    place += f"{tried.server.version_text}, database {tried.server.database}"
+def _move_sentence(source: Source, kind: str, tried: Tried) -> str:
+    server_text = f"{'a standby' if tried.server.in_recovery else 'a primary'} of PostgreSQL "
+    server_text += f"{tried.server.version_text}, database {tried.server.database}"
     if kind == "same":
-        return f"It is the same cluster on the same timeline ({place}): everything goes on."
+        return f"It is the same cluster on the same timeline ({server_text}): everything goes on."
     if kind == "timeline":
         return (
-            f"It is the same cluster on another timeline ({place}): a failover or a restore. What "
-            "both have in common goes on without a gap."
+            f"It is the same cluster on another timeline ({server_text}): a failover or a restore. "
+            "What both have in common goes on without a gap."
         )
     if kind == "other":
         return (
-            f"It is another cluster ({place}). LSNs of one mean nothing in the other: each slot "
-            "begins a new incarnation there, and history shows a gap before it."
+            f"It is another cluster ({server_text}). LSNs of one mean nothing in the other: each "
+            "slot begins a new incarnation there, and history shows a gap before it."
         )
     return (
         f"Whether it is the cluster that {source} was is unknown: one of both does not tell its "
-        f"system identifier ({place})."
+        f"system identifier ({server_text})."
     )

@@ -15,6 +15,7 @@ from replview.store.models import Slot
 
 _ALTER_SECONDS = 20.0
 _NEEDS = "ownership of the publication and of the tables"
+Answer = TypeVar("Answer")
 
 
 class Alteration(Protocol):
@@ -25,7 +26,6 @@ class Alteration(Protocol):
         """Return the statements in order, for one transaction."""
 
 
-Found = TypeVar("Found")
 Altered = TypeVar("Altered", bound=Alteration)
 
 
@@ -42,7 +42,7 @@ def plan_alteration(
     these; every other ``SourceProblem`` is raised.
     """
     try:
-        found = ask_source(slot, read)
+        alteration = ask_source(slot, read)
     except SourceProblem as error:
         if error.code not in refusals:
             raise
@@ -51,13 +51,13 @@ def plan_alteration(
         title=title,
         on=slot.source.name,
         statements=tuple(
-            Statement(sql=text, needs=_NEEDS, costs=TABLES_COST) for text in texts_of(found)
+            Statement(sql=text, needs=_NEEDS, costs=TABLES_COST) for text in texts_of(alteration)
         ),
-        consequences=tuple(consequences(found)),
+        consequences=tuple(consequences(alteration)),
     )
 
 
-def ask_source(slot: Slot, read: Callable[[Connection], Found]) -> Found:
+def ask_source(slot: Slot, read: Callable[[Connection], Answer]) -> Answer:
     """Run ``read`` on the slot's source, read-only. Raises the errors of ``read``."""
     with reading(full_conninfo(slot.source), deadline_seconds=_ALTER_SECONDS) as connection:
         return read(connection)
@@ -84,8 +84,8 @@ def run_together(slot: Slot, found: Alteration) -> None:
         except psycopg.Error as error:
             if error.sqlstate is None:
                 raise
-            what = "Nothing was changed; try again"
-            raise SourceProblem("failed", first_line(error), what) from None
+            remedy = "Nothing was changed; try again"
+            raise SourceProblem("failed", first_line(error), remedy) from None
 
 
 def texts_of(found: Alteration) -> list[str]:

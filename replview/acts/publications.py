@@ -25,10 +25,10 @@ LOOK_AT_PUBLICATIONS_OF = "replview.look_at_publications_of"
 #: Seconds after which a source without an answer is given up.
 DEADLINE_SECONDS = 10.0
 #: Kinds of log lines about publications that replview made.
-_MAKING = ["created", "adopted", "tables"]
+_KINDS_WITH_PUBLICATIONS = ["created", "adopted", "tables"]
 _DEADLINE_SECONDS = 6.0
 #: Most names to list.
-_NAMED = 12
+_NAMES_SHOWN = 12
 
 
 def remaining_slots(source: Source) -> QuerySet[Slot]:
@@ -47,7 +47,7 @@ class _LastLook:
 
 
 #: The last look at each source, by its id.
-_known: dict[int, _LastLook] = {}
+_last_looks: dict[int, _LastLook] = {}
 
 
 def look_at_publications(source: Source) -> int:
@@ -60,14 +60,17 @@ def look_at_publications(source: Source) -> int:
     slots = list(remaining_slots(source).select_related("incarnation"))
     if not slots:
         return 0
-    known = _known.pop(source.pk, None)
-    wanted = {slot.pk: tuple(slot.publications) for slot in slots}
+    last_look = _last_looks.pop(source.pk, None)
+    publications_by_slot = {slot.pk: tuple(slot.publications) for slot in slots}
     try:
         conninfo = full_conninfo(source)
-        if known is not None and (known.conninfo, known.slots) != (conninfo, wanted):
-            known = None
+        if last_look is not None and (last_look.conninfo, last_look.slots) != (
+            conninfo,
+            publications_by_slot,
+        ):
+            last_look = None
         with reading(conninfo, deadline_seconds=DEADLINE_SECONDS) as connection:
-            state = read_published_state(connection, known.mark if known else None)
+            state = read_published_state(connection, last_look.mark if last_look else None)
             version = connection.info.server_version
     except (SourceProblem, *UNUSABLE):
         return 0
@@ -76,34 +79,34 @@ def look_at_publications(source: Source) -> int:
     # Take the time after the read: a look must not claim to be earlier than it was.
     now = dt.datetime.now(dt.UTC)
     readers = [slot for slot in slots if slot.plugin == "pgoutput"]
-    new = sum(_store_look(slot, state, version, now) for slot in readers)
+    new_looks = sum(_store_look(slot, state, version, now) for slot in readers)
     if not state.unchanged:
         Source.objects.filter(pk=source.pk).update(catalog_mark=state.mark.fingerprint)
-    _known[source.pk] = _LastLook(state.mark, conninfo, wanted)
-    return new
+    _last_looks[source.pk] = _LastLook(state.mark, conninfo, publications_by_slot)
+    return new_looks
 
 
 def _store_look(slot: Slot, state: PublishedState, server_version: int, now: dt.datetime) -> bool:
     """Store one slot's look and the lapses that it shows; return whether it differs."""
-    place = {
+    position = {
         "first_lsn": int(state.place.after),
         "last_lsn": int(state.place.before),
         "next_xid": state.place.next_xid,
     }
     if state.unchanged:
-        note_same_look(slot, now, **place)
+        note_same_look(slot, now, **position)
         return False
     chosen = [p for p in state.publications if p.name in slot.publications]
     published = published_by(chosen, state.tables)
     facts = publication_facts(chosen, published, state.tables, server_version, state.paths)
     with transaction.atomic():
         former = latest_look(slot)
-        found = store_publication_look(slot, facts, now, **place)
-        if found is not None:
+        look = store_publication_look(slot, facts, now, **position)
+        if look is not None:
             Slot.objects.filter(pk=slot.pk).update(published_tables=len(published))
             assert state.paths is not None
-            note_lapses(slot, former, found, state.paths.exists)
-    return found is not None
+            note_lapses(slot, former, look, state.paths.exists)
+    return look is not None
 
 
 def made_by_us(slot: Slot) -> list[str]:
@@ -111,10 +114,12 @@ def made_by_us(slot: Slot) -> list[str]:
 
     Only these are ever changed or dropped.
     """
-    found: dict[str, None] = {}
-    for event in SlotEvent.objects.filter(slot=slot, kind__in=_MAKING).order_by("pk"):
-        found |= dict.fromkeys(event.detail.get("made_publications", []))
-    return list(found)
+    names: dict[str, None] = {}
+    for event in SlotEvent.objects.filter(slot=slot, kind__in=_KINDS_WITH_PUBLICATIONS).order_by(
+        "pk"
+    ):
+        names |= dict.fromkeys(event.detail.get("made_publications", []))
+    return list(names)
 
 
 def read_definitions(connection: Connection, names: Iterable[str]) -> list[dict[str, str]]:
@@ -122,11 +127,11 @@ def read_definitions(connection: Connection, names: Iterable[str]) -> list[dict[
 
     ``create`` is the statement that makes the publication again.
     """
-    wanted = set(names)
+    wanted_names = set(names)
     return [
         {"name": publication.name, "create": definition(connection, publication)}
         for publication in read_publications(connection)
-        if publication.name in wanted
+        if publication.name in wanted_names
     ]
 
 
@@ -137,16 +142,18 @@ def definition(connection: Connection, publication: Publication) -> str:
         statement += sql.SQL(" FOR ALL TABLES")
     elif members := read_members(connection, publication.name):
         statement += sql.SQL(" FOR {}").format(items_of(members))
-    done = {
+    published_operations = {
         "insert": publication.inserts,
         "update": publication.updates,
         "delete": publication.deletes,
         "truncate": publication.truncates,
     }
     options: list[sql.Composable] = []
-    if not all(done.values()):
-        words = ", ".join(word for word, published in done.items() if published)
-        options.append(sql.SQL("publish = {}").format(sql.Literal(words)))
+    if not all(published_operations.values()):
+        names = ", ".join(
+            operation for operation, published in published_operations.items() if published
+        )
+        options.append(sql.SQL("publish = {}").format(sql.Literal(names)))
     if publication.via_root:
         options.append(sql.SQL("publish_via_partition_root = true"))
     if options:
@@ -160,19 +167,20 @@ def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
     event = dropped.order_by("-pk").first()
     if event is None:
         return []
-    there = {publication.name for publication in read_publications(connection)}
+    existing_names = {publication.name for publication in read_publications(connection)}
     return [
         Statement(
             # replview composed this text when it dropped the publication, and kept it in the store.
-            sql=one["create"],
-            undo=drop_publication(one["name"]),
+            sql=dropped_publication["create"],
+            undo=drop_publication(dropped_publication["name"]),
             needs="CREATE on the database, and ownership of the tables",
             costs=TABLES_COST,
             kind="publication",
-            name=one["name"],
+            name=dropped_publication["name"],
         )
-        for one in event.detail["dropped_publications"]
-        if one["name"] in slot.publications and one["name"] not in there
+        for dropped_publication in event.detail["dropped_publications"]
+        if dropped_publication["name"] in slot.publications
+        and dropped_publication["name"] not in existing_names
     ]
 
 
@@ -194,26 +202,26 @@ class PublicationView:
     @property
     def named(self) -> list[str]:
         """Return the first tables as ``schema.table``."""
-        return [f"{table.schema}.{table.name}" for table in self.publication.tables[:_NAMED]]
+        return [f"{table.schema}.{table.name}" for table in self.publication.tables[:_NAMES_SHOWN]]
 
     @property
     def more(self) -> int:
         """Return the number of tables that ``named`` leaves out."""
-        return max(len(self.publication.tables) - _NAMED, 0)
+        return max(len(self.publication.tables) - _NAMES_SHOWN, 0)
 
 
 def publications_of(source: Source) -> list[PublicationView]:
     """Read a source's publications, ours first. Raises ``SourceProblem`` and a DSN's errors."""
     with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
-        found = read_publications(connection)
+        publications = read_publications(connection)
     slots = remaining_slots(source)
-    made = {name for slot in slots for name in made_by_us(slot)}
+    made_names = {name for slot in slots for name in made_by_us(slot)}
     views = [
         PublicationView(
             publication=publication,
-            ours=publication.name in made,
+            ours=publication.name in made_names,
             read_by=tuple(slot.name for slot in slots if publication.name in slot.publications),
         )
-        for publication in found
+        for publication in publications
     ]
     return sorted(views, key=lambda view: (not view.ours, not view.read_by, view.publication.name))

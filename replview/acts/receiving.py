@@ -29,7 +29,7 @@ def silent(line: str) -> None:
 def plan_stop(slot: Slot) -> Plan:
     """Plan to stop receiving: the slot stays on its source and goes on holding WAL."""
     title = f"Stop receiving {slot}"
-    refusal = _unchangeable(slot)
+    refusal = _change_refusal(slot)
     if refusal is None and slot.desired == Slot.Desired.STOPPED:
         cause = f"slot {slot} is stopped already"
         refusal = SourceProblem("stopped", cause, "Start it, or drop it")
@@ -40,7 +40,7 @@ def plan_stop(slot: Slot) -> Plan:
         on=slot.source.name,
         consequences=(
             f"The slot stays on {slot.source} and keeps WAL for us until it is started again"
-            f"{_held(slot)}.",
+            f"{_retained_text(slot)}.",
             *limits_once_stopped(slot),
             "Nothing is lost if it is started before that: it goes on where the record ends.",
         ),
@@ -49,10 +49,10 @@ def plan_stop(slot: Slot) -> Plan:
 
 def stop(slot: Slot, *, by: str) -> None:
     """Make the receiver stop, within a second or two. Raises ``SourceProblem``."""
-    if (refusal := _unchangeable(slot)) is not None:
+    if (refusal := _change_refusal(slot)) is not None:
         raise refusal.anew()
-    wanted = Slot.objects.filter(pk=slot.pk).exclude(desired=Slot.Desired.STOPPED)
-    if wanted.update(desired=Slot.Desired.STOPPED):
+    not_stopped = Slot.objects.filter(pk=slot.pk).exclude(desired=Slot.Desired.STOPPED)
+    if not_stopped.update(desired=Slot.Desired.STOPPED):
         note_slot(slot, "stop", "Receiving was stopped.", by=by)
 
 
@@ -62,9 +62,9 @@ def plan_start(slot: Slot) -> Plan:
     Raises ``SourceProblem`` where the source cannot be read, and the errors of a DSN.
     """
     title = f"Start receiving {slot}"
-    if (refusal := _unchangeable(slot)) is not None:
+    if (refusal := _change_refusal(slot)) is not None:
         return Plan(title=title, on=slot.source.name, refusal=refusal)
-    plan = _anew(slot)
+    plan = _plan_recreation(slot)
     if plan is not None:
         return Plan(
             title=f"Create {slot} anew and receive it",
@@ -74,7 +74,7 @@ def plan_start(slot: Slot) -> Plan:
                 "What was committed since the record ended is not to be had: a new incarnation of "
                 "the slot begins, and history shows the gap.",
                 *(f"{note.text[:1].upper()}{note.text[1:]}." for note in plan.notes),
-                *(f"The slot would now wait for {item}." for item in plan.waits_for),
+                *(f"The slot would now wait for {transaction}." for transaction in plan.waits_for),
             ),
         )
     if slot.desired == Slot.Desired.RUNNING and slot.problem_code not in GONE:
@@ -86,16 +86,16 @@ def plan_start(slot: Slot) -> Plan:
         on=slot.source.name,
         consequences=(
             "It goes on where the record ends, within a few seconds.",
-            f"The source sends what it kept for us{_held(slot)}.",
+            f"The source sends what it kept for us{_retained_text(slot)}.",
         ),
     )
 
 
 def start(slot: Slot, *, by: str, say: Say = silent) -> None:
     """Receive the slot, and create it first where it is gone. Raises ``SourceProblem``."""
-    if (refusal := _unchangeable(slot)) is not None:
+    if (refusal := _change_refusal(slot)) is not None:
         raise refusal.anew()
-    plan = _anew(slot)
+    plan = _plan_recreation(slot)
     if plan is not None:
         carry_out(full_conninfo(slot.source), plan, say)
         record_made(slot, plan)
@@ -105,12 +105,12 @@ def start(slot: Slot, *, by: str, say: Say = silent) -> None:
         forget_problem(slot)
     Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.RUNNING)
     announce(PROPOSE_RECEIVERS)
-    words = "The slot was created anew." if plan else "Receiving was started."
+    message = "The slot was created anew." if plan else "Receiving was started."
     statements = [str(step) for step in plan.statements] if plan else []
-    note_slot(slot, "start", words, by=by, statements=statements)
+    note_slot(slot, "start", message, by=by, statements=statements)
 
 
-def _anew(slot: Slot) -> SlotPlan | None:
+def _plan_recreation(slot: Slot) -> SlotPlan | None:
     """Return the plan to create the slot again as it was.
 
     None where the source still has it, or where its plugin is not pgoutput.
@@ -119,12 +119,12 @@ def _anew(slot: Slot) -> SlotPlan | None:
         return None
     events = SlotEvent.objects.filter(slot=slot, kind__in=["created", "adopted"])
     event = events.order_by("-pk").first()
-    made = event.detail if event else {}
+    detail = event.detail if event else {}
     request = SlotRequest(
         slot_name=slot.name,
         publications=tuple(slot.publications),
-        two_phase=bool(made.get("two_phase")),
-        failover=bool(made.get("failover")),
+        two_phase=bool(detail.get("two_phase")),
+        failover=bool(detail.get("failover")),
         wal_budget_bytes=slot.wal_budget_bytes,
         protect=slot.protect,
         heartbeat_seconds=slot.heartbeat_seconds,
@@ -133,13 +133,13 @@ def _anew(slot: Slot) -> SlotPlan | None:
     try:
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             return make_plan(connection, request, remade=remade_steps(connection, slot))
-    except SourceProblem as trouble:
-        if trouble.code != "slot_exists":
+    except SourceProblem as refusal:
+        if refusal.code != "slot_exists":
             raise
         return None
 
 
-def _unchangeable(slot: Slot) -> SourceProblem | None:
+def _change_refusal(slot: Slot) -> SourceProblem | None:
     if slot.desired == Slot.Desired.REMOVING:
         cause = f"slot {slot} is being removed"
         return SourceProblem("removing", cause, "Add it anew when it is gone")
@@ -152,8 +152,8 @@ def _unchangeable(slot: Slot) -> SourceProblem | None:
     return None
 
 
-def _held(slot: Slot) -> str:
+def _retained_text(slot: Slot) -> str:
     """Return ``, 2.1 GB by now``, the retained WAL when last sampled; empty where unknown."""
-    watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
-    held = watched.facts.get("retained_wal_bytes") if watched else None
-    return f", {size_words(int(held))} by now" if held is not None else ""
+    watched_slot = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
+    retained_bytes = watched_slot.facts.get("retained_wal_bytes") if watched_slot else None
+    return f", {size_words(int(retained_bytes))} by now" if retained_bytes is not None else ""

@@ -21,8 +21,8 @@ from replview.store.same_server import is_seen, recorded_elsewhere
 PROPOSE_RECEIVERS = "replview.propose_receivers"
 
 #: Codes of a failed statement for which the server reported an error, so that it made nothing.
-_REFUSED = {"missing_right", "locked", "failed"}
-_SWEPT = SourceProblem(
+_REFUSAL_CODES = {"missing_right", "locked", "failed"}
+_SWEPT_PROBLEM = SourceProblem(
     "swept",
     "it took so long that what was made was taken back meanwhile, as if this process had died",
     "Try again",
@@ -54,16 +54,16 @@ def make_slot(
     desired = Slot.Desired.STOPPED if stopped else Slot.Desired.RUNNING
     slot = Slot(interface=interface, options=options, keep_aborted=keep_aborted, desired=desired)
     intention = intentions.begin(source, plan.slot_name, plan.position, draft)
-    noting = _noting(intention, on_step)
+    noting = _recorder(intention, on_step)
     try:
-        done = carry_out(conninfo, plan, say, stop=stop, on_step=noting)
+        completed = carry_out(conninfo, plan, say, stop=stop, on_step=noting)
         try:
-            _store(slot, source, plan, intention, draft)
+            _store_slot(slot, source, plan, intention, draft)
         except BaseException:
-            undo(conninfo, done, say, noting)
+            undo(conninfo, completed, say, noting)
             raise
     except BaseException as error:
-        _came_to_nothing(intention, error)
+        _forget_failed_intention(intention, error)
         raise
     # Look at once, because the record can vouch for publication only from the first look on.
     look_at_publications(source)
@@ -71,7 +71,7 @@ def make_slot(
     return slot
 
 
-def _store(
+def _store_slot(
     slot: Slot, source: Source, plan: SlotPlan, intention: SlotIntention, draft: SourceDraft | None
 ) -> None:
     """Save the slot, with its source if that is new, and complete the intention, in one step."""
@@ -95,7 +95,7 @@ def _store(
                 # Store this now: the worker may die and the source be renamed before it reports.
                 SourceDraft.objects.filter(pk=draft.pk).update(source=source, slot=slot)
     except intentions.Swept:
-        raise _SWEPT.anew() from None
+        raise _SWEPT_PROBLEM.anew() from None
 
 
 def check_unrecorded(source: Source, name: str) -> None:
@@ -113,7 +113,7 @@ def check_unrecorded(source: Source, name: str) -> None:
     raise SourceProblem("ours", f"replview receives slot {name} already, {cause}", remedy)
 
 
-def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
+def _recorder(intention: SlotIntention, on_step: OnStep) -> OnStep:
     """Return a callback that stores each statement before it runs, and deletes undone ones."""
 
     def note_step(step: Statement, state: str) -> None:
@@ -121,7 +121,7 @@ def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
             try:
                 intentions.add(intention, step.kind, step.name, str(step), step.undo)
             except intentions.Swept:
-                raise _SWEPT.anew() from None
+                raise _SWEPT_PROBLEM.anew() from None
         elif state == "taken back":
             # Undo the rest even without the store: a sweep will find this object gone.
             with suppress(DatabaseError):
@@ -131,13 +131,13 @@ def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
     return note_step
 
 
-def _came_to_nothing(intention: SlotIntention, error: BaseException) -> None:
+def _forget_failed_intention(intention: SlotIntention, error: BaseException) -> None:
     """Undo what is left, and forget the intention only if nothing can be left.
 
     After a broken connection or Ctrl-C it is unknown whether the last statement ran.
     """
     with suppress(DatabaseError):
-        if isinstance(error, SourceProblem) and error.code in _REFUSED and intention.begun:
+        if isinstance(error, SourceProblem) and error.code in _REFUSAL_CODES and intention.begun:
             # The statement was refused, so an object of that name is not its work.
             intentions.take_out(intention, intention.begun[-1]["undo"])
         if intention.begun:

@@ -55,15 +55,17 @@ def slot_left(
     ``taken``: another program's. ``create``: the statement that replview sent. ``after``: the WAL
     position before it; a slot that goes further back existed before.
     """
-    found = _find(connection, name)
-    if found is None:
+    existing = _find_slot(connection, name)
+    if existing is None:
         return ABSENT
-    if found.plugin != "pgoutput" or found.database != database:
+    if existing.plugin != "pgoutput" or existing.database != database:
         return TAKEN
-    if found.active:
-        ours = found.active_pid and RUNS.rows(connection, found.active_pid, create)
-        return BEING_MADE if ours else TAKEN
-    if after is not None and found.restart_lsn is not None and found.restart_lsn < after:
+    if existing.active:
+        is_our_statement = existing.active_pid and RUNS.rows(
+            connection, existing.active_pid, create
+        )
+        return BEING_MADE if is_our_statement else TAKEN
+    if after is not None and existing.restart_lsn is not None and existing.restart_lsn < after:
         return TAKEN
     return IDLE
 
@@ -73,16 +75,16 @@ def end_making(connection: Connection, name: str, create: str) -> bool:
 
     Returns whether the slot is gone.
     """
-    until = time.monotonic() + _END_SECONDS
-    while (found := _find(connection, name)) is not None and time.monotonic() < until:
-        if not found.active:
+    deadline = time.monotonic() + _END_SECONDS
+    while (existing := _find_slot(connection, name)) is not None and time.monotonic() < deadline:
+        if not existing.active:
             return False
-        END.rows(connection, found.active_pid, create)
+        END.rows(connection, existing.active_pid, create)
         time.sleep(0.05)
-    return found is None
+    return existing is None
 
 
-def _find(connection: Connection, name: str) -> SlotFacts | None:
+def _find_slot(connection: Connection, name: str) -> SlotFacts | None:
     return next((slot for slot in read_slots(connection) if slot.slot_name == name), None)
 
 
@@ -102,23 +104,23 @@ def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
     try:
         conninfo = intentions.conninfo_of(intention)
         with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-            done = _Sweep(connection, intention, maker_gone=maker_gone).run()
+            statements_run = _Sweep(connection, intention, maker_gone=maker_gone).run()
     except (SourceProblem, *UNUSABLE) as error:
         log.warning("intention %s: not looked after (%s)", intention.pk, type(error).__name__)
-        return [one["undo"] for one in intention.begun]
-    if done:
+        return [entry["undo"] for entry in intention.begun]
+    if statements_run:
         log.warning("taken back what a lost process left of intention %s", intention.pk)
         note(
             "changed_slot",
             user="replview",
             subject=str(intention),
             source_id=intention.source_id,
-            details={"act": "swept", "by": "replview", "statements": done},
+            details={"act": "swept", "by": "replview", "statements": statements_run},
         )
     _update_draft(intention)
     if not intention.begun:
         intentions.forget(intention)
-    return [one["undo"] for one in intention.begun]
+    return [entry["undo"] for entry in intention.begun]
 
 
 class _Sweep:
@@ -137,50 +139,50 @@ class _Sweep:
 
     def run(self) -> list[str]:
         """Run the statements that undo the intention. Returns the statements that were run."""
-        left = []
-        for one in reversed(self._intention.begun):
-            state = self._state(one)
+        unfinished = []
+        for entry in reversed(self._intention.begun):
+            state = self._state(entry)
             if state == BEING_MADE and not self._maker_gone:
                 return []
-            if state == TAKEN and one["kind"] == "slot":
+            if state == TAKEN and entry["kind"] == "slot":
                 # The slot's present reader reads it through the publications made for it.
                 intentions.forget(self._intention)
                 self._intention.begun = []
                 return []
             if state in (IDLE, BEING_MADE):
-                left.append((one, state))
+                unfinished.append((entry, state))
             else:
-                intentions.take_out(self._intention, one["undo"])
-        if left and not self._maker_gone and not intentions.saw(self._intention):
+                intentions.take_out(self._intention, entry["undo"])
+        if unfinished and not self._maker_gone and not intentions.saw(self._intention):
             return []
-        if not left or not intentions.claim(self._intention):
+        if not unfinished or not intentions.claim(self._intention):
             return []
-        return [one["undo"] for one, state in left if self._take_back(one, state)]
+        return [entry["undo"] for entry, state in unfinished if self._take_back(entry, state)]
 
-    def _state(self, one: dict[str, str]) -> str:
-        if one["kind"] == "slot":
+    def _state(self, entry: dict[str, str]) -> str:
+        if entry["kind"] == "slot":
             if self._in_store:
                 return TAKEN
-            name, after = one["name"], self._intention.after_lsn
-            return slot_left(self._connection, name, one["create"], after, self._database)
-        if one["name"] in self._read:
+            name, after_lsn = entry["name"], self._intention.after_lsn
+            return slot_left(self._connection, name, entry["create"], after_lsn, self._database)
+        if entry["name"] in self._read:
             return TAKEN
-        return IDLE if PUBLICATION.rows(self._connection, one["name"]) else ABSENT
+        return IDLE if PUBLICATION.rows(self._connection, entry["name"]) else ABSENT
 
-    def _take_back(self, one: dict[str, str], state: str) -> bool:
+    def _take_back(self, entry: dict[str, str], state: str) -> bool:
         """Drop an object, and return whether it is gone."""
         try:
             if state == BEING_MADE:
-                if not end_making(self._connection, one["name"], one["create"]):
+                if not end_making(self._connection, entry["name"], entry["create"]):
                     return False
             else:
                 # psycopg composed this statement when the step was planned.
-                self._connection.execute(sql.SQL(one["undo"]))
+                self._connection.execute(sql.SQL(entry["undo"]))
         except psycopg.Error as error:
             if error.sqlstate is None:
                 raise
             return False
-        intentions.take_out(self._intention, one["undo"])
+        intentions.take_out(self._intention, entry["undo"])
         return True
 
 
@@ -190,10 +192,10 @@ def _update_draft(intention: SlotIntention) -> None:
         return
     # Other attempts of the draft may have left something, too.
     rows = intentions.of_draft(intention.draft)
-    left = [one["undo"] for row in rows for one in row.begun]
-    remedy = {} if left else {"problem_remedy": "Try again"}
+    remaining = [entry["undo"] for row in rows for entry in row.begun]
+    remedy = {} if remaining else {"problem_remedy": "Try again"}
     failed = SourceDraft.objects.filter(pk=intention.draft.pk, state=SourceDraft.State.FAILED)
-    failed.update(undo=left, **remedy)
+    failed.update(undo=remaining, **remedy)
 
 
 #: The job that undoes what lost processes left. No worker waits for a silent source.

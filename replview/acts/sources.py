@@ -20,15 +20,15 @@ from replview.store.reachable import check_address
 from replview.store.retention.archive import keep_homes
 
 #: Names that are path segments under /sources/.
-_TAKEN = {"new"}
-_LONGEST = 63
+_RESERVED_NAMES = {"new"}
+_MAX_NAME_LENGTH = 63
 
 
 def name_fault(name: str) -> str:
     """Return why a source cannot have this name; empty when it can."""
-    if not name.strip() or len(name) > _LONGEST or "/" in name or not name.isprintable():
-        return f"a source's name has 1 to {_LONGEST} characters, and no slash"
-    if name != name.strip() or name in _TAKEN or re.fullmatch(r"\.+", name):
+    if not name.strip() or len(name) > _MAX_NAME_LENGTH or "/" in name or not name.isprintable():
+        return f"a source's name has 1 to {_MAX_NAME_LENGTH} characters, and no slash"
+    if name != name.strip() or name in _RESERVED_NAMES or re.fullmatch(r"\.+", name):
         return f"{name.strip()!r} cannot be a source's name"
     return ""
 
@@ -43,19 +43,19 @@ def add_source(name: str, dsn: str, password_ref: str = "", *, by: str) -> Sourc
         with transaction.atomic():
             source.save()
     except IntegrityError:
-        raise _taken(name) from None
+        raise _name_taken(name) from None
     note_source(source, "add", by=by)
     return source
 
 
 def plan_rename(source: Source, name: str = "") -> Plan:
     """Plan to rename a source, which changes nothing on its server."""
-    fault = name_fault(name) if name else ""
-    other = bool(name) and not fault and name != source.name
-    taken = other and Source.objects.filter(name=name).exists()
+    name_problem = name_fault(name) if name else ""
+    is_other = bool(name) and not name_problem and name != source.name
+    is_taken = is_other and Source.objects.filter(name=name).exists()
     refusal = None
-    if fault or taken:
-        cause = fault or f"there is already a source {name}"
+    if name_problem or is_taken:
+        cause = name_problem or f"there is already a source {name}"
         refusal = SourceProblem("bad_name", cause, "Choose another name")
     return Plan(
         title=f"Rename {source}",
@@ -85,7 +85,7 @@ def rename_source(source: Source, name: str, *, by: str) -> Source:
             keep_homes(source, former)
     except IntegrityError:
         source.name = former
-        raise _taken(name) from None
+        raise _name_taken(name) from None
     for slot in remaining_slots(source):
         log_slot(slot, "rename", f"The source {former} is called {name} now.", by=by, former=former)
     note_source(source, "rename", by=by, former=former)
@@ -102,7 +102,7 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
     refusal = _removal_refusal(source, [] if with_slots else remaining)
     making, undo = intentions.left_on(source)
     if making and not leave_on_source and refusal is None:
-        refusal = _being_made(source, making, undo)
+        refusal = _slot_being_made(source, making, undo)
     acts = [plan_drop(slot, leave_on_source=leave_on_source) for slot in remaining]
     consequences = [
         f"{slot.name}: {sentence}"
@@ -172,7 +172,7 @@ def remove_source(
     return True
 
 
-def _being_made(source: Source, making: list[str], undo: list[str]) -> SourceProblem:
+def _slot_being_made(source: Source, making: list[str], undo: list[str]) -> SourceProblem:
     return SourceProblem(
         "being_made",
         f"slot {', '.join(making)} is being made on {source}, or was by a process that was lost",
@@ -188,10 +188,10 @@ def check_new_name(name: str) -> None:
     if fault := name_fault(name):
         raise SourceProblem("bad_name", fault, "Choose another name")
     if Source.objects.filter(name=name).exists():
-        raise _taken(name)
+        raise _name_taken(name)
 
 
-def _taken(name: str) -> SourceProblem:
+def _name_taken(name: str) -> SourceProblem:
     remedy = "Remove it first, or choose another name"
     return SourceProblem("name_taken", f"there is already a source {name}", remedy)
 
@@ -199,9 +199,9 @@ def _taken(name: str) -> SourceProblem:
 def _rename_in_filters(former: str, name: str) -> None:
     """Replace the name in ``slot=former/…`` of saved filters."""
     for row in SavedFilter.objects.filter(query__contains="slot="):
-        asked = QueryDict(row.query, mutable=True)
-        source, slash, slot = asked.get("slot", "").rpartition("/")
+        query = QueryDict(row.query, mutable=True)
+        source, slash, slot = query.get("slot", "").rpartition("/")
         if slash and source == former:
-            asked["slot"] = f"{name}/{slot}"
-            row.query = asked.urlencode(safe="/")
+            query["slot"] = f"{name}/{slot}"
+            row.query = query.urlencode(safe="/")
             row.save(update_fields=["query"])

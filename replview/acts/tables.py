@@ -31,7 +31,7 @@ from replview.store.slot_log import add_line
 #: Seconds that a caught-up stream may take to pass a statement that has just committed.
 _PASS_SECONDS = 20.0
 #: Codes of problems with the choice, not with reaching the source.
-_REFUSALS = {
+_REFUSAL_CODES = {
     "all_tables", "contradiction", "identity_column", "no_columns", "no_such_table", "no_tables",
     "not_owner", "not_ours", "not_published", "not_streaming", "nothing", "removing", "row_filter",
     "may_not_publish", "no_right",
@@ -49,7 +49,7 @@ def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = 
         f"Change the tables of {slot}",
         lambda connection: _changes(connection, slot, add, remove),
         _consequences,
-        _REFUSALS,
+        _REFUSAL_CODES,
     )
 
 
@@ -62,11 +62,11 @@ def change_tables(
     """
     changes = ask_source(slot, lambda connection: _changes(connection, slot, add, remove))
     run_together(slot, changes)
-    _write_down(slot, changes, by)
+    _record_change(slot, changes, by)
     if changes.new_publications:
-        after = ask_source(slot, read_position)
-        if after is not None:
-            _take_into_use(slot, changes.new_publications, int(after))
+        position = ask_source(slot, read_position)
+        if position is not None:
+            _read_publications_later(slot, changes.new_publications, int(position))
     look_at_publications(slot.source)
     return changes
 
@@ -92,9 +92,13 @@ def _changes(
 def _check_right(slot: Slot, names: Sequence[str]) -> None:
     """Raise ``SourceProblem`` unless the current account has a right on these tables."""
     visibility = current_visibility()
-    hidden = [n for n in names if visibility.hides_table(slot.source_id, *table_parts(n))]
-    if hidden:
-        raise SourceProblem("no_right", f"you have no right on {some_of(hidden)}", "Ask an admin")
+    hidden_names = [
+        name for name in names if visibility.hides_table(slot.source_id, *table_parts(name))
+    ]
+    if hidden_names:
+        raise SourceProblem(
+            "no_right", f"you have no right on {some_of(hidden_names)}", "Ask an admin"
+        )
 
 
 def _check(slot: Slot, changes: PublicationChanges) -> None:
@@ -132,15 +136,15 @@ def _consequences(changes: PublicationChanges) -> list[str]:
         (changes.new_publications, "The slot reads {} as soon as its stream has come that far: the "
          "receiver connects anew then, and loses nothing."),
     ]  # fmt: skip
-    found = [sentence.format(some_of(names)) for names, sentence in sentences if names]
-    return ["The statements run in one transaction: all of them, or none.", *found]
+    applicable = [sentence.format(some_of(names)) for names, sentence in sentences if names]
+    return ["The statements run in one transaction: all of them, or none.", *applicable]
 
 
-def _write_down(slot: Slot, changes: PublicationChanges, by: str) -> None:
+def _record_change(slot: Slot, changes: PublicationChanges, by: str) -> None:
     """Record the change at once, so that replview may drop its publications whatever follows."""
     parts = [
-        f"{words} {some_of(tables)}"
-        for words, tables in (
+        f"{verb} {some_of(tables)}"
+        for verb, tables in (
             ("added", changes.joining),
             ("with updates and deletes now", changes.whole_now),
             ("removed", changes.leaving),
@@ -149,9 +153,9 @@ def _write_down(slot: Slot, changes: PublicationChanges, by: str) -> None:
     ]
     message = f"The tables of the slot were changed: {'; '.join(parts)}."
     if changes.new_publications:
-        made = f"replview made {some_of(changes.new_publications)} for the slot."
+        message_made = f"replview made {some_of(changes.new_publications)} for the slot."
         detail = {"made_publications": changes.new_publications}
-        add_line(slot, "tables", made, at=dt.datetime.now(dt.UTC), detail=detail)
+        add_line(slot, "tables", message_made, at=dt.datetime.now(dt.UTC), detail=detail)
     note_slot(
         slot,
         "tables",
@@ -163,14 +167,17 @@ def _write_down(slot: Slot, changes: PublicationChanges, by: str) -> None:
     )
 
 
-def _take_into_use(slot: Slot, names: list[str], after_lsn: int) -> None:
+def _read_publications_later(slot: Slot, names: list[str], after_lsn: int) -> None:
     """Make the slot read publications made just now, once its stream has passed their creation."""
-    until = time.monotonic() + _PASS_SECONDS
-    while time.monotonic() < until:
+    deadline = time.monotonic() + _PASS_SECONDS
+    while time.monotonic() < deadline:
         slot.refresh_from_db(fields=["checkpoint_lsn", "publications"])
         if slot.checkpoint_lsn is not None and int(slot.checkpoint_lsn) >= after_lsn:
-            wanted = [*slot.publications, *(n for n in names if n not in slot.publications)]
-            Slot.objects.filter(pk=slot.pk).update(publications=wanted)
+            publications = [
+                *slot.publications,
+                *(name for name in names if name not in slot.publications),
+            ]
+            Slot.objects.filter(pk=slot.pk).update(publications=publications)
             reopen(slot)
             slot.refresh_from_db()
             return
@@ -221,16 +228,20 @@ def tables_of(slot: Slot) -> TableChoices:
     """
     with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         tables = read_tables(connection)
-        made = made_by_us(slot)
-        own = [one for one in read_publications(connection) if one.name in made]
+        made_names = made_by_us(slot)
+        own_publications = [
+            publication
+            for publication in read_publications(connection)
+            if publication.name in made_names
+        ]
         published: dict[tuple[str, str | None], str] = {}
-        for publication in own:
-            word = "all" if publication.needs_identity else "inserts"
+        for publication in own_publications:
+            operations = "all" if publication.needs_identity else "inserts"
             if publication.all_tables:
                 published |= {(t.schema, t.name): "all" for t in tables if t.parent is None}
             for member in read_members(connection, publication.name):
                 key = member.schema, member.name
-                published[key] = "all" if published.get(key) == "all" else word
+                published[key] = "all" if published.get(key) == "all" else operations
     return TableChoices(
         tables=tuple(
             PublishableTable(
@@ -238,7 +249,7 @@ def tables_of(slot: Slot) -> TableChoices:
                 published=published.get(table.key, ""),
                 usable=(usable := fully_usable(table, tables)),
                 reason="" if usable else _reason(table),
-                mend="" if usable else _mend(table),
+                mend="" if usable else _identity_statement(table),
                 estimated_rows=table.estimated_rows,
                 partitioned=table.partitioned,
                 owned=table.owned,
@@ -246,7 +257,7 @@ def tables_of(slot: Slot) -> TableChoices:
             for table in tables
             if table.parent is None or table.key in published
         ),
-        own=tuple(one.name for one in own),
+        own=tuple(publication.name for publication in own_publications),
     )
 
 
@@ -262,7 +273,7 @@ def _reason(table: TableFacts) -> str:
     }.get(table.replica_identity, "it has no primary key")
 
 
-def _mend(table: TableFacts) -> str:
+def _identity_statement(table: TableFacts) -> str:
     """Return a statement that makes updates publishable, for the owner to run."""
     name = quoted(*table.key)
     usable_key = table.primary_key and not table.deferrable_key
