@@ -11,11 +11,14 @@ from replview.store.models import Slot
 from replview.store.read.changes.selections import Selection
 from replview.text.parsing import name_parts, whole_number
 
-_LETTERS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M",
-            "snapshot": "S"}  # fmt: skip
+_OPERATION_LETTERS = {
+    "insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M", "snapshot": "S",
+}  # fmt: skip
 #: Options that have the same name as their filter parameter.
-_SAME = ("actor", "origin", "transaction", "min_changes", "min_bytes", "prepared_min", "since",
-         "until", "from_lsn", "to_lsn", "where")  # fmt: skip
+_UNCHANGED_NAMES = (
+    "actor", "origin", "transaction", "min_changes", "min_bytes", "prepared_min", "since", "until",
+    "from_lsn", "to_lsn", "where",
+)  # fmt: skip
 
 
 def add_filters(parser: ArgumentParser, *, of_rows: bool = True) -> None:
@@ -120,16 +123,16 @@ def words_of(options: dict[str, Any]) -> dict[str, str]:
     """Return the options as filter parameters, by name. Raises ``CommandError``."""
     if options["xid"] is not None and options["gid"]:
         raise CommandError("give either --xid or --gid")
-    words = {
+    parameters = {
         "tables": ",".join(_table(text) for text in options["tables"] or ()),
         "ops": "".join(options["op"] or ()),
         "states": ",".join(options["state"] or ()),
         "id": options["gid"] or ("" if options["xid"] is None else str(options["xid"])),
         "q": options["text"],
         "key": options.get("row"),
-        **{name: options.get(name) for name in _SAME},
+        **{name: options.get(name) for name in _UNCHANGED_NAMES},
     }
-    return {name: str(word) for name, word in words.items() if word}
+    return {name: str(value) for name, value in parameters.items() if value}
 
 
 def _table(text: str) -> str:
@@ -147,15 +150,15 @@ def _lsn(text: str) -> LSN:
 
 
 def _operation(text: str) -> str:
-    letter = _LETTERS.get(text.lower(), text.upper())
-    if letter not in _LETTERS.values():
-        raise ArgumentTypeError(f"{text} is none of {', '.join(_LETTERS)}")
+    letter = _OPERATION_LETTERS.get(text.lower(), text.upper())
+    if letter not in _OPERATION_LETTERS.values():
+        raise ArgumentTypeError(f"{text} is none of {', '.join(_OPERATION_LETTERS)}")
     return letter
 
 
 def number(text: str) -> int:
     """Parse an option's number, which must be at least one."""
-    found = whole_number(text)
-    if not found:
+    value = whole_number(text)
+    if not value:
         raise ArgumentTypeError(f"{text} is not a number above zero")
-    return found
+    return value

@@ -222,9 +222,9 @@ def require_instance(status: int = NO_INSTANCE_STATUS) -> None:
     try:
         connection.ensure_connection()
     except OperationalError:
-        place = f"{connection.settings_dict['HOST']}:{connection.settings_dict['PORT']}"
+        address = f"{connection.settings_dict['HOST']}:{connection.settings_dict['PORT']}"
         raise CommandError(
-            f"the store at {place} does not answer: start it, or correct REPLVIEW_STORE_URL",
+            f"the store at {address} does not answer: start it, or correct REPLVIEW_STORE_URL",
             returncode=status,
         ) from None
 
@@ -246,8 +246,10 @@ def find_source(name: str) -> Source:
     """Return the source of this name. Raises ``CommandError`` that lists the known sources."""
     source = Source.objects.filter(name=name).first()
     if source is None:
-        known = ", ".join(Source.objects.values_list("name", flat=True)) or "none yet"
-        raise CommandError(f"there is no source {name}; known: {known}. See 'replview source list'")
+        known_names = ", ".join(Source.objects.values_list("name", flat=True)) or "none yet"
+        raise CommandError(
+            f"there is no source {name}; known: {known_names}. See 'replview source list'"
+        )
     return source
 
 
@@ -270,16 +272,18 @@ def find_slot(text: str) -> Slot:
     Raises ``CommandError``.
     """
     source, slash, name = text.rpartition("/")
-    found = Slot.objects.filter(name=name).select_related("source", "incarnation")
+    matching = Slot.objects.filter(name=name).select_related("source", "incarnation")
     if slash:
-        found = found.filter(source__name=source)
-    slots = list(found[:2])
+        matching = matching.filter(source__name=source)
+    slots = list(matching[:2])
     if len(slots) == 1:
         return slots[0]
     if slots:
         raise CommandError(f"several sources have a slot {name}: write SOURCE/{name}")
-    known = ", ".join(str(slot) for slot in Slot.objects.select_related("source")) or "none yet"
-    raise CommandError(f"there is no slot {text}; known: {known}. See 'replview slot list'")
+    known_names = (
+        ", ".join(str(slot) for slot in Slot.objects.select_related("source")) or "none yet"
+    )
+    raise CommandError(f"there is no slot {text}; known: {known_names}. See 'replview slot list'")
 
 
 def table_of(rows: list[list[str]]) -> str:
@@ -293,8 +297,12 @@ def table_of(rows: list[list[str]]) -> str:
 def statement_lines(statements: Iterable[Statement]) -> list[str]:
     """Format statements as lines, each with the rights it needs and its cost."""
     lines = []
-    for one in statements:
-        lines += [f"  {one};", f"      needs: {one.needs}", f"      costs: {one.costs}"]
+    for statement in statements:
+        lines += [
+            f"  {statement};",
+            f"      needs: {statement.needs}",
+            f"      costs: {statement.costs}",
+        ]
     return lines
 
 
@@ -317,4 +325,6 @@ def lines_of_slot(plan: "SlotPlan") -> list[str]:
     """Format the plan of a new slot: statements, notes, then what creation waits for."""
     lines = statement_lines(plan.statements)
     lines += [f"  note: {with_place(note.text, note.field, OPTIONS)}" for note in plan.notes]
-    return lines + [f"  the slot would now wait for {item}" for item in plan.waits_for]
+    return lines + [
+        f"  the slot would now wait for {transaction}" for transaction in plan.waits_for
+    ]

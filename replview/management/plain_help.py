@@ -9,9 +9,11 @@ from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand, CommandParser
 
 #: Options that Django adds to every command. They are accepted, but no help lists them.
-_DJANGOS = {"--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color",
-            "--force-color"}  # fmt: skip
-_EXAMPLES = "Examples:"
+_DJANGO_OPTIONS = {
+    "--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color",
+    "--force-color",
+}  # fmt: skip
+_EXAMPLES_HEADING = "Examples:"
 _INDEX = """\
 usage: replview COMMAND [OPTIONS]
 
@@ -34,7 +36,7 @@ class _Formatter(argparse.HelpFormatter):
     """A formatter that wraps text, but keeps the indented lines of examples as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith(_EXAMPLES):
+        if text.startswith(_EXAMPLES_HEADING):
             return text
         return super()._fill_text(text, width, indent)
 
@@ -42,7 +44,7 @@ class _Formatter(argparse.HelpFormatter):
 class PlainHelp(BaseCommand):
     """A command whose ``--help`` lists its own options and shows examples."""
 
-    suppressed_base_arguments = _DJANGOS
+    suppressed_base_arguments = _DJANGO_OPTIONS
     #: One to three command lines, each beginning with ``replview``.
     examples: Sequence[str] = ()
 
@@ -92,7 +94,7 @@ def _help(name: str) -> str:
 
 
 def _examples(lines: Sequence[str]) -> str | None:
-    return "\n".join([_EXAMPLES, *(f"  {line}" for line in lines)]) if lines else None
+    return "\n".join([_EXAMPLES_HEADING, *(f"  {line}" for line in lines)]) if lines else None
 
 
 def _sentence(text: str) -> str:

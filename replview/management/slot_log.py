@@ -14,15 +14,15 @@ from replview.store.read.changes.records import utc_text
 from replview.store.read.seen import seen_statements
 from replview.store.slot_log import LogReader, read_log
 
-_LOOK_SECONDS = 0.5
-_LINES = 50
+_POLL_SECONDS = 0.5
+_DEFAULT_LINES = 50
 
 
 def add_log(actions: Any) -> None:
     """Add the parser of ``slot log``."""
     parser = instance.add_slot_action(actions, "log", "show the slot's events, newest last")
-    parser.add_argument("--lines", type=int, default=_LINES, metavar="N",
-                        help=f"number of past events (default: {_LINES})")  # fmt: skip
+    parser.add_argument("--lines", type=int, default=_DEFAULT_LINES, metavar="N",
+                        help=f"number of past events (default: {_DEFAULT_LINES})")  # fmt: skip
     parser.add_argument(
         "--kind",
         nargs="+",
@@ -56,7 +56,7 @@ def log(command: instance.PlainCommand, options: dict[str, Any]) -> None:
 
 def _follow(command: instance.PlainCommand, slot: Slot, reader: LogReader, form: Any) -> None:
     while Slot.objects.filter(pk=slot.pk).exists():
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
         try:
             for line in reader.fresh():
                 command.say(form(slot, line))
@@ -65,9 +65,11 @@ def _follow(command: instance.PlainCommand, slot: Slot, reader: LogReader, form:
 
 
 def _as_text(slot: Slot, line: SlotEvent) -> str:
-    where = f" [{line.lsn}]" if line.lsn is not None and str(line.lsn) not in line.message else ""
-    at = line.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    return f"{at}  {line.kind:<12}  {line.message}{where}"
+    lsn_text = (
+        f" [{line.lsn}]" if line.lsn is not None and str(line.lsn) not in line.message else ""
+    )
+    time_text = line.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return f"{time_text}  {line.kind:<12}  {line.message}{lsn_text}"
 
 
 def _as_json(slot: Slot, line: SlotEvent) -> str:

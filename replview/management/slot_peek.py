@@ -22,8 +22,8 @@ _CATALOG_SECONDS = 10.0
 
 def add_peek(actions: Any) -> None:
     """Add the parser of ``slot peek``."""
-    about = "show what waits in any idle slot of the source, without advancing it"
-    parser = instance.add_slot_action(actions, "peek", about)
+    help_text = "show what waits in any idle slot of the source, without advancing it"
+    parser = instance.add_slot_action(actions, "peek", help_text)
     parser.add_argument("--changes", type=int, default=1000, metavar="N",
                         help="read at most N changes (default: 1000)")  # fmt: skip
     parser.add_argument("--seconds", type=float, default=15.0, metavar="S",
@@ -42,17 +42,17 @@ def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
         raise CommandError("--changes and --seconds are at least 1")
     conninfo = full_conninfo(source)
     with reading(conninfo, deadline_seconds=_CATALOG_SECONDS) as connection:
-        place = read_place(connection)
-    slot = _choose(place, source, options["name"])
-    asked = _options(place, slot, source, options["publication"])
-    cost = f"{place.cost(slot, options['seconds'])}."
+        server = read_place(connection)
+    slot = _choose_slot(server, source, options["name"])
+    plugin_options = _plugin_options(server, slot, source, options["publication"])
+    cost = f"{server.cost(slot, options['seconds'])}."
     if options["format"] == "text":
         command.say(cost)
     elif not options["yes"]:
         raise CommandError(f"{cost} Give --yes: with --format json nothing is asked")
     command.agree("Look into it?", options["yes"])
     note(Action.VIEWED_ROWS, subject=f"what waits in {slot.slot_name}", source_id=source.pk)
-    result = peek(conninfo, slot.slot_name, plugin=slot.plugin or "", options=asked,
+    result = peek(conninfo, slot.slot_name, plugin=slot.plugin or "", options=plugin_options,
                   max_changes=options["changes"], max_seconds=options["seconds"])  # fmt: skip
     result = dict(seen_sizes(without_masked(result, source, ingest_alone=False)))
     if options["format"] == "json":
@@ -61,18 +61,18 @@ def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     command.say(*found_lines(PeekResult(result), options["changes"], options["seconds"]))
 
 
-def _choose(place: PeekableServer, source: Source, name: str) -> SlotFacts:
-    slot = place.slot(name)
+def _choose_slot(server: PeekableServer, source: Source, name: str) -> SlotFacts:
+    slot = server.slot(name)
     if slot is None:
-        known = ", ".join(item.slot_name for item in place.slots) or "none"
-        raise CommandError(f"the server of {source} has no slot {name}; it has: {known}")
-    if refusal := place.refusal(slot):
+        slot_names = ", ".join(other.slot_name for other in server.slots) or "none"
+        raise CommandError(f"the server of {source} has no slot {name}; it has: {slot_names}")
+    if refusal := server.refusal(slot):
         raise CommandError(f"cannot look into {name}: {refusal}")
     return slot
 
 
-def _options(
-    place: PeekableServer, slot: SlotFacts, source: Source, publications: list[str]
+def _plugin_options(
+    server: PeekableServer, slot: SlotFacts, source: Source, publications: list[str]
 ) -> dict[str, object]:
     """Return the options of the slot's output plugin for the peek."""
     if slot.plugin != "pgoutput":
@@ -80,41 +80,41 @@ def _options(
             raise CommandError(f"--publication is for pgoutput; {slot.slot_name} uses "
                                f"{slot.plugin}")  # fmt: skip
         return {}
-    if unknown := [name for name in publications if name not in place.publications]:
-        raise CommandError(f"database {place.database} has no publication {unknown[0]}; it has: "
-                           f"{', '.join(place.publications)}")  # fmt: skip
-    ours = Slot.objects.filter(source=source, name=slot.slot_name).first()
-    chosen = publications or place.used_by(slot, ours.publications if ours else [])
-    return {"publications": chosen or place.publications}
+    if unknown := [name for name in publications if name not in server.publications]:
+        raise CommandError(f"database {server.database} has no publication {unknown[0]}; it has: "
+                           f"{', '.join(server.publications)}")  # fmt: skip
+    own_slot = Slot.objects.filter(source=source, name=slot.slot_name).first()
+    chosen = publications or server.used_by(slot, own_slot.publications if own_slot else [])
+    return {"publications": chosen or server.publications}
 
 
-def found_lines(found: PeekResult, max_changes: int, max_seconds: float) -> list[str]:
+def found_lines(result: PeekResult, max_changes: int, max_seconds: float) -> list[str]:
     """Format a peek's result as lines for a terminal."""
-    lines = [f"{found.title} {found.cause[:1].upper()}{found.cause[1:]}"]
-    if bound := found.not_looked_at(max_changes, max_seconds):
+    lines = [f"{result.title} {result.cause[:1].upper()}{result.cause[1:]}"]
+    if bound := result.not_looked_at(max_changes, max_seconds):
         lines.append(bound)
-    if found.tables:
+    if result.tables:
         rows = [
             [str(table.get("table", "unknown"))]
             + [f"{count_words(number)} {letter}" for letter, number in counts_words(table)]
-            for table in found.tables
+            for table in result.tables
         ]
         width = max(len(row) for row in rows)
         lines += ["", instance.table_of([row + [""] * (width - len(row)) for row in rows])]
-    if found.waiting:
+    if result.waiting:
         heading = ["XID OR GID", "STATE", "COMMITTED", "WHO", "CHANGES", "SIZE", "TABLES"]
-        lines += ["", instance.table_of([heading, *map(_waiting_row, found.waiting)])]
-    if found.unknown:
-        lines += ["", *(f"unknown: {sentence}" for sentence in found.unknown)]
+        lines += ["", instance.table_of([heading, *map(_waiting_row, result.waiting)])]
+    if result.unknown:
+        lines += ["", *(f"unknown: {sentence}" for sentence in result.unknown)]
     return lines
 
 
 def _waiting_row(row: Any) -> list[str]:
-    at = row.commit_time
+    committed_at = row.commit_time
     return [
         row.name,
         row.state,
-        f"{at.astimezone():%Y-%m-%d %H:%M:%S}" if at else "unknown",
+        f"{committed_at.astimezone():%Y-%m-%d %H:%M:%S}" if committed_at else "unknown",
         row.who or "unknown",
         "unknown" if row.changes is None else count_words(row.changes),
         size_words(row.size_bytes).replace("\u00a0", " "),

@@ -14,8 +14,8 @@ from replview.text.formats import bytes_words
 
 def add_quarantine(actions: Any) -> None:
     """Add the parser of ``slot quarantine``."""
-    about = "show the message that could not be stored, and retry or skip it"
-    parser = instance.add_slot_action(actions, "quarantine", about)
+    help_text = "show the message that could not be stored, and retry or skip it"
+    parser = instance.add_slot_action(actions, "quarantine", help_text)
     decision = parser.add_mutually_exclusive_group()
     decision.add_argument("--retry", action="store_true", help="receive the message again, after "
                           "its cause was fixed")  # fmt: skip
@@ -43,24 +43,24 @@ def quarantine(command: instance.PlainCommand, options: dict[str, Any]) -> None:
 
 
 def _decide(row: Quarantine, typed: str | None) -> str:
-    who = f"command line ({command_user()})"
-    word = skip_word(row)
-    if typed is not None and not word:
+    account = f"command line ({command_user()})"
+    confirmation = skip_word(row)
+    if typed is not None and not confirmation:
         raise CommandError("the message belongs to no transaction that could be skipped: fix the "
                            "cause and use --retry")  # fmt: skip
-    if typed is not None and typed != word:
+    if typed is not None and typed != confirmation:
         raise CommandError(f"it is {thing(row)} that stops the slot, not {typed}: nothing was "
                            "decided")  # fmt: skip
     decision = Quarantine.Decision.RETRY if typed is None else Quarantine.Decision.SKIP
-    if not decide(row.pk, decision, who):
+    if not decide(row.pk, decision, account):
         row.refresh_from_db(fields=["decision", "decided_by"])
-        by = row.decided_by or "somebody"
-        raise CommandError(f"{by} has decided already: {row.decision or 'settled'}")
+        decided_by = row.decided_by or "somebody"
+        raise CommandError(f"{decided_by} has decided already: {row.decision or 'settled'}")
     note(Action.CHANGED_SLOT, subject=f"quarantine of {row.slot}: {decision}",
          source_id=row.slot.source_id, details={"quarantine": row.pk})  # fmt: skip
     if typed is None:
         return "the receiver tries again within a second or two"
-    return f"{thing(row)} will never be stored; the gap is recorded under the name of {who}"
+    return f"{thing(row)} will never be stored; the gap is recorded under the name of {account}"
 
 
 def _lines_of(row: Quarantine) -> list[str]:
@@ -76,19 +76,24 @@ def _lines_of(row: Quarantine) -> list[str]:
     if row.gid:
         lines.insert(-1, f"  gid      {row.gid}")
     if row.decision:
-        what = f"skip {thing(row)}" if row.decision == Quarantine.Decision.SKIP else "try again"
-        return [*lines, f"{row.decided_by} decided to {what}; the receiver has not done so yet"]
+        decision_text = (
+            f"skip {thing(row)}" if row.decision == Quarantine.Decision.SKIP else "try again"
+        )
+        return [
+            *lines,
+            f"{row.decided_by} decided to {decision_text}; the receiver has not done so yet",
+        ]
     lines += [f"  remedy   {row.remedy}", "then: --retry"]
-    if word := skip_word(row):
-        lines.append(f"or:   --skip {word}  (its changes will never be in this record)")
+    if confirmation := skip_word(row):
+        lines.append(f"or:   --skip {confirmation}  (its changes will never be in this record)")
     return lines
 
 
 def _settled(row: Quarantine) -> str:
-    done = {"skip": "skipped", "retry": "tried again"}.get(row.decision, "settled")
-    what = f"{thing(row)} " if row.xid is not None or row.lsn is not None else ""
-    at = f"{row.settled_at.astimezone():%Y-%m-%d %H:%M:%S}" if row.settled_at else "unknown"
-    return f"{at}  {what}{done} by {row.decided_by or 'nobody named'}: {row.cause}"
+    outcome = {"skip": "skipped", "retry": "tried again"}.get(row.decision, "settled")
+    subject = f"{thing(row)} " if row.xid is not None or row.lsn is not None else ""
+    settled_at = f"{row.settled_at.astimezone():%Y-%m-%d %H:%M:%S}" if row.settled_at else "unknown"
+    return f"{settled_at}  {subject}{outcome} by {row.decided_by or 'nobody named'}: {row.cause}"
 
 
 def _or_unknown(lsn: object) -> str:

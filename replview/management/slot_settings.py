@@ -39,24 +39,24 @@ def budget_request(options: dict[str, Any]) -> dict[str, object]:
     Raises ``SourceProblem`` for an invalid size, ``CommandError`` for a missing budget or an
     invalid heartbeat.
     """
-    asked: dict[str, Any] = {"protect": options["protect"] or ""}
+    request_fields: dict[str, Any] = {"protect": options["protect"] or ""}
     if options["wal_budget"] is not None:
-        asked["wal_budget_bytes"] = read_budget(options["wal_budget"])
-        if asked["wal_budget_bytes"] is None:
+        request_fields["wal_budget_bytes"] = read_budget(options["wal_budget"])
+        if request_fields["wal_budget_bytes"] is None:
             raise CommandError(
                 "a slot that replview creates needs a WAL budget; to be warned only, give "
                 "--protect "
                 "record"
             )
     if options["heartbeat"] is not None:
-        asked["heartbeat_seconds"] = _seconds(options["heartbeat"])
-    return asked
+        request_fields["heartbeat_seconds"] = _heartbeat_seconds(options["heartbeat"])
+    return request_fields
 
 
 def add_set(actions: Any) -> None:
     """Add the parser of ``slot set``."""
-    about = "change a slot's WAL budget, heartbeat and retention"
-    parser = add_slot_action(actions, "set", about)
+    help_text = "change a slot's WAL budget, heartbeat and retention"
+    parser = add_slot_action(actions, "set", help_text)
     add_budget_options(parser)
     _add_retention_options(parser)
 
@@ -88,7 +88,7 @@ def _changes_of(slot: Slot, options: dict[str, Any]) -> dict[str, object]:
     if options["protect"]:
         changed["protect"] = options["protect"]
     if options["heartbeat"] is not None:
-        changed["heartbeat_seconds"] = _seconds(options["heartbeat"])
+        changed["heartbeat_seconds"] = _heartbeat_seconds(options["heartbeat"])
     if slot.temporary and changed:
         raise CommandError(f"slot {slot} is temporary: it ends with its connection")
     if changed.get("heartbeat_seconds") and slot.source.in_recovery:
@@ -96,13 +96,15 @@ def _changes_of(slot: Slot, options: dict[str, Any]) -> dict[str, object]:
     return changed
 
 
-def _seconds(text: str) -> int | None:
+def _heartbeat_seconds(text: str) -> int | None:
     if text.strip().lower() in ("none", "off", "0"):
         return None
-    least, most = HEARTBEAT_BOUNDS
+    shortest, longest = HEARTBEAT_BOUNDS
     seconds = whole_number(text, digits=8)
-    if seconds is None or not least <= seconds <= most:
-        raise CommandError(f"--heartbeat is a number of seconds from {least} to {most}, or none")
+    if seconds is None or not shortest <= seconds <= longest:
+        raise CommandError(
+            f"--heartbeat is a number of seconds from {shortest} to {longest}, or none"
+        )
     return seconds
 
 
@@ -118,29 +120,29 @@ def _add_retention_options(parser: ArgumentParser) -> None:
 def _run_retention(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
     if slot.temporary:
         raise CommandError(f"slot {slot} is temporary: it ends with its connection")
-    asked = _asked(slot, options)
-    loss = loss_of(slot, asked)
-    if asked != Keeping.of(slot):
+    keeping = _keeping_of(slot, options)
+    loss = loss_of(slot, keeping)
+    if keeping != Keeping.of(slot):
         command.say(retention_text.loss_sentence(loss))
         for name, changes in loss.tables[:_TABLES_SHOWN]:
             command.say(f"  {name}: about {count_words(changes)} changes")
         if len(loss.tables) > _TABLES_SHOWN:
             command.say(f"  and {len(loss.tables) - _TABLES_SHOWN} more tables")
         command.say(*retention_text.loss_notes(loss))
-        question = f"Keep {slot} {retention_text.keeping_words(asked)}, and delete that?"
+        question = f"Keep {slot} {retention_text.keeping_words(keeping)}, and delete that?"
         if loss.is_to_be_confirmed and not command.confirm(question, options["yes"]):
             raise CommandError("nothing was changed")
-        slot = change_keeping(slot, asked, by=BY)
-        subject = f"what {slot} keeps: {retention_text.keeping_words(asked)}"
+        slot = change_keeping(slot, keeping, by=BY)
+        subject = f"what {slot} keeps: {retention_text.keeping_words(keeping)}"
         note(Action.CHANGED_SETTINGS, subject=subject, source_id=slot.source_id)
     forecast = of_slot(slot)
-    command.say(f"slot {slot} keeps its record {retention_text.keeping_words(asked)}")
+    command.say(f"slot {slot} keeps its record {retention_text.keeping_words(keeping)}")
     command.say(
         f"{retention_text.has_words(forecast)}; {retention_text.slot_forecast_words(forecast)}"
     )
 
 
-def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
+def _keeping_of(slot: Slot, options: dict[str, Any]) -> Keeping:
     """Return the retention with the given options changed. Raises ``CommandError``."""
     days, size = slot.keep_for_days, slot.keep_at_most_bytes
     try:
@@ -157,8 +159,8 @@ def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
 
 def add_interface(actions: Any) -> None:
     """Add the parser of ``slot interface``."""
-    about = "choose how to read the slot: replication connection or SQL functions"
-    parser = add_slot_action(actions, "interface", about)
+    help_text = "choose how to read the slot: replication connection or SQL functions"
+    parser = add_slot_action(actions, "interface", help_text)
     parser.add_argument("interface", choices=Slot.Interface.values)
 
 
@@ -173,5 +175,7 @@ def change_interface(command: PlainCommand, options: dict[str, Any]) -> None:
         interface=options["interface"], epoch=F("epoch") + 1, lease_owner="", heartbeat_at=None
     ):
         note_slot(slot, "settings", "Changed: interface.", by=BY, settings=["interface"])
-    how = "a replication connection" if options["interface"] == "walsender" else "SQL functions"
-    command.say(f"slot {slot} is received through {how}")
+    interface_text = (
+        "a replication connection" if options["interface"] == "walsender" else "SQL functions"
+    )
+    command.say(f"slot {slot} is received through {interface_text}")

@@ -59,12 +59,12 @@ class Command(Actions, InstanceCommand):
             raise CommandError(f"not understood: {', '.join(times.misread)}")
         form = options["format"]
         limit = options["limit"] or (50 if form == "text" else None)
-        wanted = AccessFilter(
+        filter_ = AccessFilter(
             action=options["what"] or "", user=options["user"], source=options["source"],
             table=options["table"], via=options["via"], since=times.since_at, until=times.until_at,
         )  # fmt: skip
         note(Action.VIEWED_ACCESS_RECORD, details={"format": form})
-        records: Iterator[AccessRecord] = islice(walk(wanted), limit)
+        records: Iterator[AccessRecord] = islice(walk(filter_), limit)
         if form == "text":
             heading = ["WHEN", "WHO", "DID", "TO WHAT", "FROM"]
             rows = [_row(RecordLine(record)) for record in records]
@@ -78,26 +78,28 @@ class Command(Actions, InstanceCommand):
             before = dt.date.fromisoformat(options["before"])
         except ValueError:
             raise CommandError("--before is a date: 2026-11-01") from None
-        gone = forgettable(min(before, dt.datetime.now(dt.UTC).date()))
-        if not gone.months:
+        deletable = forgettable(min(before, dt.datetime.now(dt.UTC).date()))
+        if not deletable.months:
             self.say("nothing was deleted: no whole month ends before that date")
             return
-        months = ", ".join(f"{month:%Y-%m}" for month in gone.months)
-        question = f"Delete {plural(gone.records, 'record')} of {months} for good?"
+        months = ", ".join(f"{month:%Y-%m}" for month in deletable.months)
+        question = f"Delete {plural(deletable.records, 'record')} of {months} for good?"
         self.agree(question, options["yes"])
         forget(before)
-        self.say(f"deleted {plural(gone.records, 'record')} of {months}; the deletion is recorded")
+        self.say(
+            f"deleted {plural(deletable.records, 'record')} of {months}; the deletion is recorded"
+        )
 
 
 def _row(line: RecordLine) -> list[str]:
     facts = record_json(line.record)
-    what = [line.record.subject, line.record.source_name, line.tables, line.facts]
-    where = [line.via, line.record.address, line.record.page]
+    subject_parts = [line.record.subject, line.record.source_name, line.tables, line.facts]
+    origin_parts = [line.via, line.record.address, line.record.page]
     return [
         str(facts["at"])[:19] + "Z",
         line.who,
         line.what,
         # A subject may hold text that a user typed: escape line breaks and control characters.
-        json.dumps(" ".join(w for w in what if w), ensure_ascii=False)[1:-1],
-        " ".join(word for word in where if word),
+        json.dumps(" ".join(part for part in subject_parts if part), ensure_ascii=False)[1:-1],
+        " ".join(word for word in origin_parts if word),
     ]

@@ -35,23 +35,25 @@ class Command(Actions, InstanceCommand):
         add = actions.add_parser("add", help="add an account")
         add.add_argument("name", metavar="NAME")
         add.add_argument("--role", choices=_ROLES, required=True)
-        how = add.add_mutually_exclusive_group()
-        how.add_argument(
+        password_group = add.add_mutually_exclusive_group()
+        password_group.add_argument(
             "--password-stdin", action="store_true", help="read it from standard input"
         )
-        how.add_argument("--no-password", action="store_true", help="allow single sign-on only")
+        password_group.add_argument(
+            "--no-password", action="store_true", help="allow single sign-on only"
+        )
         listing = actions.add_parser("list", help="list all accounts, roles and grants")
         listing.add_argument("--format", choices=["text", "json"], default="text")
         role = actions.add_parser("role", help="change an account's role")
         role.add_argument("name", metavar="NAME")
         role.add_argument("role", choices=[*_ROLES, "none"])
         _add_grant_actions(actions)
-        for word, text in (
+        for action, text in (
             ("disable", "close an account"),
             ("enable", "open a closed account"),
             ("unlock", "let an account sign in again that failed too often"),
         ):
-            actions.add_parser(word, help=text).add_argument("name", metavar="NAME")
+            actions.add_parser(action, help=text).add_argument("name", metavar="NAME")
         password = actions.add_parser("password", help="set an account's password")
         password.add_argument("name", metavar="NAME")
         password.add_argument(
@@ -67,7 +69,7 @@ class Command(Actions, InstanceCommand):
         rows = [_facts(user) for user in users_with_rights().order_by("username")]
         if options["format"] == "json":
             groups = Group.objects.order_by("name").prefetch_related("grants__source")
-            grants = {group.name: [str(one) for one in group.grants.all()] for group in groups}
+            grants = {group.name: [str(grant) for grant in group.grants.all()] for group in groups}
             self.say(json.dumps({"accounts": rows, "groups": grants}, indent=2))
         else:
             self.say_facts(rows, "text", "no accounts yet: replview account add NAME --role admin")
@@ -75,7 +77,7 @@ class Command(Actions, InstanceCommand):
     def _role(self, options: dict[str, Any]) -> None:
         user = _find(options["name"])
         accounts.change_role(user, Role.of_word(options["role"]))
-        _tell(user)
+        _refresh_pages(user)
         self.say(f"account {user} has the role {options['role']}")
 
     def _grant(self, options: dict[str, Any]) -> None:
@@ -87,18 +89,18 @@ class Command(Actions, InstanceCommand):
     def _revoke(self, options: dict[str, Any]) -> None:
         holder = _holder(options, make=False)
         source = find_source(options["source"]) if options["source"] else None
-        of = {"group": holder} if isinstance(holder, Group) else {"user": holder}
-        found = list(Grant.objects.filter(source=source, **of))
-        if not found:
+        holder_field = {"group": holder} if isinstance(holder, Group) else {"user": holder}
+        revoked = list(Grant.objects.filter(source=source, **holder_field))
+        if not revoked:
             raise CommandError(f"{holder} has no such grant; see 'replview account list'")
-        for grant in found:
+        for grant in revoked:
             accounts.take_grant(grant)
         self.say(f"{holder} no longer sees {source or 'every source'} by a grant of its own")
 
     def _disable(self, options: dict[str, Any]) -> None:
         user = _find(options["name"])
         accounts.close_account(user)
-        _tell(user)
+        _refresh_pages(user)
         self.say(f"account {options['name']} is closed")
 
     def _enable(self, options: dict[str, Any]) -> None:
@@ -112,24 +114,24 @@ class Command(Actions, InstanceCommand):
     def _password(self, options: dict[str, Any]) -> None:
         user = _find(options["name"])
         accounts.change_password(user, _read_password(options))
-        _tell(user)
+        _refresh_pages(user)
         self.say(f"account {user} has a new password, is signed out, and its tokens are revoked")
 
 
 def _add_grant_actions(actions: Any) -> None:
     """Add the parsers of ``grant`` and ``revoke``."""
-    for word, text in (("grant", "let an account or group see a source, or tables of it"),
+    for action_name, text in (("grant", "let an account or group see a source, or tables of it"),
                        ("revoke", "take a grant away")):  # fmt: skip
-        action = actions.add_parser(word, help=text)
-        whose = action.add_mutually_exclusive_group(required=True)
-        whose.add_argument("name", metavar="NAME", nargs="?")
-        whose.add_argument(
+        action = actions.add_parser(action_name, help=text)
+        holder_group = action.add_mutually_exclusive_group(required=True)
+        holder_group.add_argument("name", metavar="NAME", nargs="?")
+        holder_group.add_argument(
             "--group", metavar="GROUP", help="viewer, operator, or a group of your own"
         )
-        which = action.add_mutually_exclusive_group(required=True)
-        which.add_argument("--source", metavar="SOURCE")
-        which.add_argument("--every-source", action="store_true")
-        if word == "grant":
+        source_group = action.add_mutually_exclusive_group(required=True)
+        source_group.add_argument("--source", metavar="SOURCE")
+        source_group.add_argument("--every-source", action="store_true")
+        if action_name == "grant":
             action.add_argument(
                 "--tables",
                 metavar="PATTERNS",
@@ -138,7 +140,7 @@ def _add_grant_actions(actions: Any) -> None:
             )
 
 
-def _tell(user: User) -> None:
+def _refresh_pages(user: User) -> None:
     """Make the account's open pages end, or show what it may see now, at once."""
     publisher().account_changed(user.pk)
     publisher().close()

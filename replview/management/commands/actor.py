@@ -80,10 +80,10 @@ class Command(Actions):
         if not plan.statements:
             self.say("nothing to do: these tables are stamped already")
         elif self._agreed(plan, options):
-            if left := self._carry_out(plan, options):
+            if skipped := self._carry_out(plan, options):
                 self.say(
-                    f"not stamped, because they are locked: {left}. Run later: replview actor "
-                    f"install {_shown(options['dsn'])} --table {left}"
+                    f"not stamped, because they are locked: {skipped}. Run later: replview actor "
+                    f"install {_dsn_text(options['dsn'])} --table {skipped}"
                 )
                 sys.exit(1)
             self.say(
@@ -96,10 +96,10 @@ class Command(Actions):
         if not plan.statements:
             self.say("nothing to do: the trigger is not installed")
         elif self._agreed(plan, options):
-            if left := self._carry_out(plan, options):
-                self.say(f"still stamped, because they are locked: {left}. The function stays for "
-                         "them. Run later: replview actor remove "
-                         f"{_shown(options['dsn'])}")  # fmt: skip
+            if skipped := self._carry_out(plan, options):
+                self.say(f"still stamped, because they are locked: {skipped}. The function stays "
+                         "for them. Run later: replview actor remove "
+                         f"{_dsn_text(options['dsn'])}")  # fmt: skip
                 sys.exit(1)
             self.say("removed: the trigger and its function are dropped")
 
@@ -117,14 +117,14 @@ class Command(Actions):
         with _reading(options) as connection:
             stamp = read_stamp(connection)
             names = [str(table) for table in read_tables(connection)]
-        have = {str(table) for table in stamp.tables}
+        stamped_names = {str(table) for table in stamp.tables}
         facts = {
             "installed": stamp.owner is not None,
             "owner": stamp.owner,
             "current": stamp.current,
             "stamped": [str(table) for table in stamp.tables if not table.disabled],
             "disabled": [str(table) for table in stamp.tables if table.disabled],
-            "unstamped": [name for name in names if name not in have],
+            "unstamped": [name for name in names if name not in stamped_names],
             "public_may_emit": stamp.public_may_emit,
         }
         if options["format"] == "json":
@@ -143,7 +143,7 @@ class Command(Actions):
         return True
 
 
-def _shown(dsn: str) -> str:
+def _dsn_text(dsn: str) -> str:
     """Return the typed DSN, or a placeholder if it may hold a password."""
     return "DSN" if "=" in dsn or "//" in dsn else dsn
 
@@ -176,14 +176,14 @@ def lines_of(plan: StampPlan) -> list[str]:
 def _status_lines(facts: dict[str, Any]) -> list[str]:
     if not facts["installed"]:
         return ["not installed: replview actor install DSN --table SCHEMA.TABLE"]
-    stamped, off, unstamped = facts["stamped"], facts["disabled"], facts["unstamped"]
+    stamped, disabled, unstamped = facts["stamped"], facts["disabled"], facts["unstamped"]
     lines = [f"installed, its function runs as {facts['owner']}"]
     if not facts["current"]:
         lines.append("the function is another version's: 'actor install' renews it")
     lines.append(f"stamped ({len(stamped)}): {some_of(stamped, 20) if stamped else 'none'}")
-    if off:
-        lines.append(f"switched off ({len(off)}): {some_of(off, 20)}; ALTER TABLE … ENABLE "
-                     "TRIGGER replview_stamp")  # fmt: skip
+    if disabled:
+        lines.append(f"switched off ({len(disabled)}): {some_of(disabled, 20)}; ALTER TABLE … "
+                     "ENABLE TRIGGER replview_stamp")  # fmt: skip
     if unstamped:
         lines.append(f"not stamped ({len(unstamped)}): {some_of(unstamped, 20)}")
     lines.append(

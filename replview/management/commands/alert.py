@@ -15,7 +15,7 @@ from replview.store.models import Alert, AlertRule, WatchedSlot
 from replview.text.formats import NO_BREAK
 from replview.text.parsing import whole_number
 
-_MOST = 1000
+_MAX_ALERTS = 1000
 
 
 class Command(Actions, InstanceCommand):
@@ -57,15 +57,17 @@ class Command(Actions, InstanceCommand):
     def _list(self, options: dict[str, Any]) -> None:
         rows = Alert.objects.select_related("rule")
         firing = sorted(
-            rows.filter(state=Alert.State.FIRING).order_by("-fired_at")[:_MOST],
+            rows.filter(state=Alert.State.FIRING).order_by("-fired_at")[:_MAX_ALERTS],
             key=lambda alert: alert.rule_was.get("severity") != AlertRule.Severity.NOW,
         )
-        found = firing.copy()
+        alerts = firing.copy()
         if options["all"]:
-            over = rows.filter(state=Alert.State.CLEARED, fired_at__isnull=False)
-            found += over.order_by("-fired_at", "-pk")[: min(max(options["limit"], 0), _MOST)]
+            cleared = rows.filter(state=Alert.State.CLEARED, fired_at__isnull=False)
+            alerts += cleared.order_by("-fired_at", "-pk")[
+                : min(max(options["limit"], 0), _MAX_ALERTS)
+            ]
         self.say_facts(
-            [_facts(alert) for alert in found],
+            [_facts(alert) for alert in alerts],
             options["format"],
             "no alert is firing",
             row=lambda fact: {key: fact[key] for key in fact if key != "rule"},
@@ -79,7 +81,7 @@ class Command(Actions, InstanceCommand):
         self.say_facts([_rule_facts(rule) for rule in rules], options["format"], "no rules")
 
     def _try(self, options: dict[str, Any]) -> None:
-        rule = _wanted(options)
+        rule = _changed_rule(options)
         trial, unit = try_rule(rule), kind_of(rule).unit
         if options["format"] == "json":
             self.say(json.dumps([
@@ -96,27 +98,27 @@ class Command(Actions, InstanceCommand):
         self.say(f"in the past hour it would have fired {count} time{'' if count == 1 else 's'} "
                  f"(checked: {trial.subjects})")  # fmt: skip
         for episode in trial.episodes:
-            ended = episode.cleared_at
-            lasted = "still firing" if ended is None else "for " + amount_words(
-                (ended - episode.fired_at).total_seconds(), Unit.SECONDS
+            cleared_at = episode.cleared_at
+            lasted = "still firing" if cleared_at is None else "for " + amount_words(
+                (cleared_at - episode.fired_at).total_seconds(), Unit.SECONDS
             )  # fmt: skip
             worst = "" if unit == Unit.YES_NO else f"  at worst {amount_words(episode.worst, unit)}"
-            at = f"{episode.fired_at.astimezone():%H:%M:%S}"
-            self.say(f"  {at}  {episode.name}  {lasted}{worst}")
+            fired_at = f"{episode.fired_at.astimezone():%H:%M:%S}"
+            self.say(f"  {fired_at}  {episode.name}  {lasted}{worst}")
 
 
-def _wanted(options: dict[str, Any]) -> AlertRule:
+def _changed_rule(options: dict[str, Any]) -> AlertRule:
     """Return the rule as changed by these options; nothing is saved."""
     built_in.ensure()
-    word = options["rule"]
+    text = options["rule"]
     rules = AlertRule.objects.all()
-    if (number := whole_number(word)) is not None:
+    if (number := whole_number(text)) is not None:
         rule = rules.filter(pk=number).first()
     else:
-        known = rules.filter(kind=word.replace("-", "_"), slot=None)
-        rule = known.order_by("-built_in", "pk").first()
+        kind_rules = rules.filter(kind=text.replace("-", "_"), slot=None)
+        rule = kind_rules.order_by("-built_in", "pk").first()
     if rule is None:
-        raise CommandError(f"there is no rule {word}; see 'replview alert rules'")
+        raise CommandError(f"there is no rule {text}; see 'replview alert rules'")
     if options["threshold"]:
         rule.threshold = parse_amount(options["threshold"], kind_of(rule).unit)
         rule.clear_threshold = None
@@ -133,10 +135,10 @@ def _slot(text: str) -> WatchedSlot:
     source, slash, name = text.rpartition("/")
     if not slash:
         raise CommandError("name the slot as SOURCE/NAME")
-    found = WatchedSlot.objects.filter(source=find_source(source), name=name).first()
-    if found is None:
+    slot = WatchedSlot.objects.filter(source=find_source(source), name=name).first()
+    if slot is None:
         raise CommandError(f"there is no slot {name} on {source}")
-    return found
+    return slot
 
 
 def _facts(alert: Alert) -> dict[str, str]:

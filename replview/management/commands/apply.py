@@ -25,7 +25,7 @@ from replview.text.problem import Problem
 from replview.ui.managed import EXPECTED
 
 #: Exit statuses: something could not be done; something would change (``--check``).
-_TROUBLED, _DIFFERS = 1, 3
+_EXIT_FAILED, _EXIT_DIFFERS = 1, 3
 _SIGNS = {Verdict.ADDED: "+", Verdict.CHANGED: "~", Verdict.REMOVED: "-", Verdict.REFUSED: "!",
           Verdict.UNREACHABLE: "!"}  # fmt: skip
 _VERDICT_WORDS = {
@@ -37,6 +37,9 @@ _VERDICT_WORDS = {
     Verdict.REFUSED: "refused",
     Verdict.UNREACHABLE: "unreachable",
 }
+_SOURCE_MISSING = "not_here"
+#: Prints a line about an item; the arguments are the item's name and the line.
+PrintItem = Callable[[str, str], None]
 
 
 class Command(InstanceCommand):
@@ -90,9 +93,9 @@ class Command(InstanceCommand):
         if options["json"]:
             self.say(json.dumps(json_of(plan, path, applied=applied), indent=2))
         if plan.troubled:
-            sys.exit(_TROUBLED)
+            sys.exit(_EXIT_FAILED)
         if options["check"] and plan.changes_something:
-            sys.exit(_DIFFERS)
+            sys.exit(_EXIT_DIFFERS)
 
     def _carry_out(
         self, plan: FleetPlan, path: Path, options: dict[str, Any], stop: threading.Event
@@ -110,11 +113,6 @@ class Command(InstanceCommand):
             self.say(*done_lines(plan))
 
 
-_NOT_HERE = "not_here"
-#: Prints a line about an item; the arguments are the item's name and the line.
-PrintItem = Callable[[str, str], None]
-
-
 def apply_plan(plan: FleetPlan, tell: PrintItem, stop: threading.Event, path: Path) -> None:
     """Carry out sources, masks, grants, then slots, so that no slot starts before its masks.
 
@@ -126,22 +124,22 @@ def apply_plan(plan: FleetPlan, tell: PrintItem, stop: threading.Event, path: Pa
             if item.acts and not stop.is_set():
                 _carry_out(item, tell)
 
-    side_by_side(carry_out, [_of(group, "source") for group in plan.groups], stop)
+    side_by_side(carry_out, [_items_of_kind(group, "source") for group in plan.groups], stop)
     for group in plan.groups:
         if any(item.kind == "source" and item.trouble for item in group):
             _leave_out(group, "its source failed")
     # Masks come after sources: a rule may name a source that was added just now.
     masks = [item for item in plan.items if item.kind == "mask"]
     carry_out(masks)
-    if any(item.trouble and item.trouble.code != _NOT_HERE for item in masks):
+    if any(item.trouble and item.trouble.code != _SOURCE_MISSING for item in masks):
         _leave_out([item for item in plan.items if item.kind == "slot"], "a mask rule failed")
     carry_out([item for item in plan.items if item.kind == "grant"])
-    side_by_side(carry_out, [_of(group, "slot") for group in plan.groups], stop)
+    side_by_side(carry_out, [_items_of_kind(group, "slot") for group in plan.groups], stop)
     done = Counter(str(item.verdict) for item in plan.items if item.acts and not item.trouble)
     note("applied_fleet", subject=path.name, details=dict(done))
 
 
-def _of(group: list[Item], kind: str) -> list[Item]:
+def _items_of_kind(group: list[Item], kind: str) -> list[Item]:
     return [item for item in group if item.kind == kind]
 
 
@@ -156,18 +154,18 @@ def _carry_out(item: Item, tell: PrintItem) -> None:
     except ObjectDoesNotExist:
         # The source was not added because its server was not reached, or it is being removed.
         cause = "not tried, since its source is not here"
-        item.trouble = SourceProblem(_NOT_HERE, cause, "Apply again")
+        item.trouble = SourceProblem(_SOURCE_MISSING, cause, "Apply again")
     except Exception as error:
         # One failing item must not stop the others. The error's text may hold values.
         item.trouble = SourceProblem("failed", f"it failed ({type(error).__name__})", "Apply again")
     tell(item.name, f"failed: {item.trouble}" if item.trouble else str(item.verdict))
 
 
-def _leave_out(items: list[Item], why: str) -> None:
+def _leave_out(items: list[Item], reason: str) -> None:
     """Mark items as not tried, because something they depend on failed."""
     for item in items:
         if item.acts and item.trouble is None:
-            item.trouble = SourceProblem("not_tried", f"not tried, since {why}", "Apply again")
+            item.trouble = SourceProblem("not_tried", f"not tried, since {reason}", "Apply again")
             item.acts = []
 
 
@@ -227,7 +225,7 @@ def _facts(item: Item) -> dict[str, object]:
         "name": item.name,
         "verdict": str(item.verdict),
         "changes": [asdict(change) for change in item.changes],
-        "statements": [one.as_json() for one in item.statements],
+        "statements": [statement.as_json() for statement in item.statements],
         "notes": item.notes,
         "problem": trouble
         and {"code": trouble.code, "cause": trouble.cause, "remedy": trouble.remedy},

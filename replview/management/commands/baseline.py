@@ -16,7 +16,7 @@ from replview.text.formats import plural
 from replview.text.parsing import is_chosen, plain_name, read_table_word
 from replview.ui.sentence import BASELINE_COST
 
-_TURN_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 class Command(InstanceCommand):
@@ -59,12 +59,12 @@ class Command(InstanceCommand):
         tables = tables_for(slot, options["tables"], everything=options["all"])
         self.say(*cost_lines(tables))
         self.agree(f"Take {plural(len(tables), 'baseline')}?", options["yes"])
-        asked = [
+        requested_ids = [
             baselines.request(slot, schema, table, by=BY, rows_per_second=options["rate"]).pk
             for schema, table in tables
         ]
         if options["wait"]:
-            self._wait(asked)
+            self._wait(requested_ids)
         else:
             self.say("a worker begins within a second or two; "
                      f"'replview baseline {slot}' shows how far it is")  # fmt: skip
@@ -76,76 +76,80 @@ class Command(InstanceCommand):
             return
         lines = [["TABLE", "STATE", "ROWS", "RATE", "AS OF LSN", "PROBLEM"]]
         for row in rows:
-            found, unknown = row.baseline, "" if row.baseline.state == "requested" else "unknown"
-            lines.append([row.name, found.state, row.rows, row.rate or unknown,
-                          str(found.lsn or unknown), found.problem_cause])  # fmt: skip
+            baseline, unknown = row.baseline, "" if row.baseline.state == "requested" else "unknown"
+            lines.append([row.name, baseline.state, row.rows, row.rate or unknown,
+                          str(baseline.lsn or unknown), baseline.problem_cause])  # fmt: skip
         self.say(table_of(lines))
 
     def _cancel(self, slot: Slot, names: list[str]) -> None:
-        found, words = baselines.rows, [read_table_word(name) for name in names]
-        gone = 0
-        for row in found.rows(found.unended, slot=slot).select_related("slot__source"):
-            meant = not names or is_chosen(words, row.schema, row.table)
-            if meant and found.cancel(row.pk):
+        queue, table_words = baselines.rows, [read_table_word(name) for name in names]
+        cancelled = 0
+        for row in queue.rows(queue.unended, slot=slot).select_related("slot__source"):
+            is_meant = not names or is_chosen(table_words, row.schema, row.table)
+            if is_meant and queue.cancel(row.pk):
                 baselines.note_act(row, "cancelled")
-                gone += 1
-        self.say(f"{plural(gone, 'baseline')} cancelled; rows read so far are deleted")
+                cancelled += 1
+        self.say(f"{plural(cancelled, 'baseline')} cancelled; rows read so far are deleted")
 
-    def _wait(self, asked: list[int]) -> None:
+    def _wait(self, requested_ids: list[int]) -> None:
         """Wait until all requested baselines have ended, and print their progress and results."""
-        left, failed = list(asked), 0
-        last: dict[int, str] = {}
-        while left:
-            for found in Baseline.objects.filter(pk__in=left).order_by("id"):
-                row = BaselineRow(found)
+        waiting_ids, failed = list(requested_ids), 0
+        last_lines: dict[int, str] = {}
+        while waiting_ids:
+            for baseline in Baseline.objects.filter(pk__in=waiting_ids).order_by("id"):
+                row = BaselineRow(baseline)
                 line = f"{row.name}: {row.progress}"
-                if not found.waits:
-                    left.remove(found.pk)
+                if not baseline.waits:
+                    waiting_ids.remove(baseline.pk)
                     failed += row.again
-                    line = _ended(row)
-                if last.get(found.pk) != line:
-                    last[found.pk] = line
+                    line = _result_line(row)
+                if last_lines.get(baseline.pk) != line:
+                    last_lines[baseline.pk] = line
                     self.say(line)
-            if left:
-                time.sleep(_TURN_SECONDS)
+            if waiting_ids:
+                time.sleep(_POLL_SECONDS)
         if failed:
-            raise CommandError(f"{failed} of {plural(len(asked), 'baseline')} failed")
+            raise CommandError(f"{failed} of {plural(len(requested_ids), 'baseline')} failed")
 
 
 def tables_for(slot: Slot, names: list[str], *, everything: bool) -> list[tuple[str, str]]:
     """Return the published tables of these names. Raises ``CommandError`` for any other."""
     look_at_publications(slot.source)
-    known = baselines.tables_of(slot)
+    published_tables = baselines.tables_of(slot)
     if everything:
-        if not known:
+        if not published_tables:
             raise CommandError(
                 f"no published table of {slot} is known: check that its source can be reached "
                 "(replview source list) and that its publications have tables"
             )
-        return [(table["schema"], table["table"]) for table in known]
-    found: list[tuple[str, str]] = []
+        return [(table["schema"], table["table"]) for table in published_tables]
+    tables: list[tuple[str, str]] = []
     for name in names:
         readings = table_readings(name) or [("public", plain_name(name))]
-        meant = next(filter(None, (baselines.tables_named(slot, *each) for each in readings)), [])
-        if not meant:
-            near = ", ".join(f"{t['schema']}.{t['table']}" for t in known[:8]) or "unknown"
-            raise CommandError(f"{name} is not published to {slot}; published: {near}")
-        found += [one for one in meant if one not in found]
-    return found
+        matches = next(
+            filter(None, (baselines.tables_named(slot, *reading) for reading in readings)), []
+        )
+        if not matches:
+            examples = (
+                ", ".join(f"{t['schema']}.{t['table']}" for t in published_tables[:8]) or "unknown"
+            )
+            raise CommandError(f"{name} is not published to {slot}; published: {examples}")
+        tables += [match for match in matches if match not in tables]
+    return tables
 
 
 def cost_lines(tables: list[tuple[str, str]]) -> list[str]:
     """Format what baselines of these tables cost the source and which rights they need."""
     names = ", ".join(f"{schema}.{table}" for schema, table in tables[:8])
-    more = f" and {len(tables) - 8} more" if len(tables) > 8 else ""
-    return [f"a baseline of {names}{more}:", f"  costs: {BASELINE_COST}",
+    rest = f" and {len(tables) - 8} more" if len(tables) > 8 else ""
+    return [f"a baseline of {names}{rest}:", f"  costs: {BASELINE_COST}",
             "  needs: SELECT on the tables, and a replication connection"]  # fmt: skip
 
 
-def _ended(row: BaselineRow) -> str:
+def _result_line(row: BaselineRow) -> str:
     if row.baseline.state == Baseline.State.DONE:
-        took = f" in {row.took}" if row.took else ""
-        return f"{row.name}: {row.rows} rows as of {row.baseline.lsn}{took}"
+        duration = f" in {row.took}" if row.took else ""
+        return f"{row.name}: {row.rows} rows as of {row.baseline.lsn}{duration}"
     cause = row.baseline.problem_cause or "cancelled"
     remedy = f". {row.baseline.problem_remedy}" if row.baseline.problem_remedy else ""
     return f"{row.name}: {row.baseline.state}: {cause}{remedy}"

@@ -19,8 +19,8 @@ class Command(PlainHelp, DjangoCommand):
 
         Without a username, Django changes the account named like the operating system's user.
         """
-        done = super().handle(*args, **options)
+        message = super().handle(*args, **options)
         name = options["username"] or command_user()
         details = {"act": "password changed", "account": name}
         note("changed_settings", subject=f"account {name}", details=details)
-        return done
+        return message

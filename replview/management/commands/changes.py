@@ -35,9 +35,9 @@ from replview.store.write.search_record import searched_changes
 from replview.text.formats import plural
 
 #: Seconds between two checks for new transactions; each is one small read by primary key.
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 #: Options that cannot be combined with ``--row``.
-_NOT_OF_A_ROW = (
+_NOT_WITH_ROW = (
     "actor", "origin", "state", "xid", "gid", "transaction", "text", "min_changes", "min_bytes",
     "prepared_min", "from_lsn", "to_lsn", "where",
 )  # fmt: skip
@@ -108,19 +108,21 @@ class Command(InstanceCommand):
 
     def _lines(self, selection: Selection, options: dict[str, Any]) -> Iterator[bytes]:
         """Yield lines in commit order, one piece per read of the store."""
-        form, left, undecided, hidden = options["format"], options["limit"], 0, 0
+        form, remaining, undecided, hidden = options["format"], options["limit"], 0, 0
         # Exempt what is loaded already from garbage collection, which runs after many reads.
         gc.freeze()
         if form == "csv":
             yield csv_lines([COLUMNS])
-        for portion, writer in _found(selection, options):
-            asked = options["hide_unchanged"]
-            found, unchanged = without_unchanged(reading_session(), portion[0], asked=asked)
-            hidden += within((found, unchanged), left)
-            yield lines_of(map(writer.line, found[:left]), form)
-            undecided += within((found, portion[1]), left)
-            left = None if left is None else left - len(found)
-            if left is not None and left <= 0:
+        for portion, writer in _matching_portions(selection, options):
+            hide_unchanged = options["hide_unchanged"]
+            matches, unchanged = without_unchanged(
+                reading_session(), portion[0], asked=hide_unchanged
+            )
+            hidden += within((matches, unchanged), remaining)
+            yield lines_of(map(writer.line, matches[:remaining]), form)
+            undecided += within((matches, portion[1]), remaining)
+            remaining = None if remaining is None else remaining - len(matches)
+            if remaining is not None and remaining <= 0:
                 break
         if undecided:
             self.stderr.write(undecided_words(undecided))
@@ -140,8 +142,8 @@ class Command(InstanceCommand):
             if not one_file:
                 files = write_parquet(selection, folder, options["limit"])
             else:
-                with tempfile.TemporaryDirectory(dir=folder, prefix=".replview-") as beside:
-                    files = write_parquet(selection, Path(beside), options["limit"])
+                with tempfile.TemporaryDirectory(dir=folder, prefix=".replview-") as folder_beside:
+                    files = write_parquet(selection, Path(folder_beside), options["limit"])
                     if files.tables != 1:
                         raise CommandError(
                             f"these are changes of {files.tables} tables: name one with --table, "
@@ -154,26 +156,26 @@ class Command(InstanceCommand):
             raise CommandError(f"{target} cannot be written: {error.cause}") from None
         for path in [target] if one_file else files.paths:
             self.stderr.write(str(path))
-        if words := files.notes.get("undecided"):
-            self.stderr.write(words)
+        if note_text := files.notes.get("undecided"):
+            self.stderr.write(note_text)
 
 
 def _check(selection: Selection, options: dict[str, Any]) -> None:
-    wanted = selection.wanted
-    unknown = unknown_words(reading_session(), wanted.filter.tables, str(wanted.slot))
+    request = selection.wanted
+    unknown = unknown_words(reading_session(), request.filter.tables, str(request.slot))
     if unknown and not options["follow"]:
         raise CommandError(f"{unknown}; a table is named with its schema: public.orders")
-    check_where(reading_session(), wanted)
+    check_where(reading_session(), request)
     parquet = options["format"] == "parquet"
     if parquet and not options["output"]:
         raise CommandError("Parquet cannot be written to standard output: give --output")
-    for name, other in (
+    for name, conflict in (
         ("follow", parquet or options["row"]), ("newest", parquet), ("hide_unchanged", parquet)
     ):  # fmt: skip
-        if options[name] and other:
-            beside = "--format parquet" if parquet else "--row"
-            raise CommandError(f"--{name.replace('_', '-')} cannot be combined with {beside}")
-    if ignored := next((name for name in _NOT_OF_A_ROW if options["row"] and options[name]), ""):
+        if options[name] and conflict:
+            other_option = "--format parquet" if parquet else "--row"
+            raise CommandError(f"--{name.replace('_', '-')} cannot be combined with {other_option}")
+    if ignored := next((name for name in _NOT_WITH_ROW if options["row"] and options[name]), ""):
         raise CommandError(f"--{ignored.replace('_', '-')} cannot be combined with --row")
 
 
@@ -184,7 +186,7 @@ def _opened(path: str) -> BinaryIO:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _found(
+def _matching_portions(
     selection: Selection, options: dict[str, Any]
 ) -> Iterator[tuple[MatchedChanges, RecordWriter]]:
     """Yield portions of changes in commit order, each with the writer of their records."""
@@ -201,31 +203,31 @@ def _found(
     while True:
         for portion in portions:
             yield portion, writer
-            if found := portion[0]:
-                last = found[-1][0]
+            if matches := portion[0]:
+                last = matches[-1][0]
                 number = writer.incarnation_number(last.incarnation_id)
-                place = StreamCursor(number, last.commit_seq or 0)
-                end = max(end or place, place)
+                cursor = StreamCursor(number, last.commit_seq or 0)
+                end = max(end or cursor, cursor)
         if not (options["follow"] and _wait_for_more(slot, end)):
             return
-        after = (
+        position = (
             None if end is None else ScanPosition(end.incarnation, end.commit_seq, AFTER_LAST_SEQ)
         )
         end = last_cursor(reading_session(), slot)
         # The slot may have a new incarnation or a new table since.
         writer = RecordWriter(reading_session(), slot)
-        portions = selection.found(reading_session(), after, as_lines=as_lines)
+        portions = selection.found(reading_session(), position, as_lines=as_lines)
 
 
-def _wait_for_more(slot: Slot, after: StreamCursor | None) -> bool:
+def _wait_for_more(slot: Slot, cursor: StreamCursor | None) -> bool:
     """Wait until history has grown; return False when the slot is gone."""
     while True:
         try:
             slot.refresh_from_db(fields=["incarnation"])
-            if last_cursor(reading_session(), slot) != after:
+            if last_cursor(reading_session(), slot) != cursor:
                 return True
         except Slot.DoesNotExist:
             return False
         except OperationalError:
             connection.close()  # the store restarts: connect again
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)

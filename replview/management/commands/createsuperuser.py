@@ -18,8 +18,8 @@ class Command(PlainHelp, DjangoCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Create the account, and note every account that has become an admin meanwhile."""
         admins = get_user_model()._default_manager.filter(is_superuser=True)
-        before = list(admins.values_list("pk", flat=True))
+        former_admin_ids = list(admins.values_list("pk", flat=True))
         super().handle(*args, **options)
-        for user in admins.exclude(pk__in=before):
+        for user in admins.exclude(pk__in=former_admin_ids):
             details = {"act": "account created", "account": user.get_username(), "role": "admin"}
             note("changed_settings", subject=f"account {user}", details=details)

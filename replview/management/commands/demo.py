@@ -38,16 +38,16 @@ class Command(PlainCommand):
 
     def handle(self, **options: Any) -> None:
         """Run until stopped; a problem prints one line and exits with status 1."""
-        say = Narration()
+        narration = Narration()
         stack = Stack(
             folder=DataFolder(options["data"]),
             port=options["port"],
             shop=the_shop(None if options["no_workload"] else options["rate"]),
-            say=say,
+            say=narration,
         )
-        say.line(f"replview demo, data in {stack.folder.path}")
+        narration.line(f"replview demo, data in {stack.folder.path}")
         run_in_foreground(stack, check=lambda: None, welcome=lambda: _welcome(stack))
-        say.line("stopped; the data stays for the next start")
+        narration.line("stopped; the data stays for the next start")
 
 
 def _welcome(stack: Stack) -> None:

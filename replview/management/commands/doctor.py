@@ -64,7 +64,7 @@ def lines_of(findings: list[Finding]) -> list[str]:
                 f"{'':8} → {part}" if number == 0 else f"{'':10} {part}"
                 for number, part in enumerate(finding.remedy.split("; "))
             ]
-    counts = {grade: sum(item.grade is grade for item in findings) for grade in Grade}
+    counts = {grade: sum(finding.grade is grade for finding in findings) for grade in Grade}
     if counts[Grade.PROBLEM]:
         return [*lines, f"\n{counts[Grade.PROBLEM]} to fix before this source can be replicated"]
     warnings = f"; {counts[Grade.WARNING]} warnings" if counts[Grade.WARNING] else ""

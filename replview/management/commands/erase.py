@@ -16,7 +16,7 @@ from replview.store.models import Erasure, Slot
 from replview.store.write.access_record import command_user, note
 from replview.text.formats import count_words, plural
 
-_EARLIER = 20
+_EARLIER_SHOWN = 20
 
 
 class Command(InstanceCommand):
@@ -68,7 +68,7 @@ class Command(InstanceCommand):
     def handle(self, **options: Any) -> None:
         """Erase, list or continue, as the options say."""
         if options["list"]:
-            self.say(listed(Erasure.objects.all()[:_EARLIER]))
+            self.say(listed(Erasure.objects.all()[:_EARLIER_SHOWN]))
         elif options["go_on"] is not None:
             self._go_on(options["go_on"], options["leave_out"])
         elif options["slot"]:
@@ -79,13 +79,15 @@ class Command(InstanceCommand):
             )
 
     def _erase(self, slot: Slot, options: dict[str, Any]) -> None:
-        asked = read_erasure_request(slot, _pairs(options), columns=options["column"],
+        request = read_erasure_request(slot, _pairs(options), columns=options["column"],
                                      actor=options["actor"], reason=options["why"])  # fmt: skip
         by = command_user()
-        row = erasing.request(asked, by=by, how="command")
+        row = erasing.request(request, by=by, how="command")
         self._work(row)
         if row.state != Erasure.State.LOOKED:
-            raise CommandError(_words(row.problem_cause or "it was stopped", row.problem_remedy))
+            raise CommandError(
+                _problem_text(row.problem_cause or "it was stopped", row.problem_remedy)
+            )
         self.say(*found_lines(row, erasing.others_recording(slot, row.tables)))
         if options["dry_run"]:
             erasing.drop(row)
@@ -99,17 +101,17 @@ class Command(InstanceCommand):
              details={"tables": row.tables, "keys": row.keys, "columns": row.columns,
                       "digests": row.digests})  # fmt: skip
         self._work(row)
-        self._tell_end(row)
+        self._report_end(row)
 
     def _confirmed(self, row: Erasure, yes: bool) -> bool:
-        word = erasing.word_of(row)
+        confirmation = erasing.word_of(row)
         if yes:
             return True
         if not sys.stdin.isatty():
             raise CommandError("give --yes: there is no terminal to ask at")
-        self.stdout.write(f"This cannot be undone. Type {word!r} to erase: ", ending="")
+        self.stdout.write(f"This cannot be undone. Type {confirmation!r} to erase: ", ending="")
         self.stdout.flush()
-        return input().strip() == word
+        return input().strip() == confirmation
 
     def _go_on(self, number: int, left_out: str | None) -> None:
         row = Erasure.objects.filter(pk=number).first()
@@ -118,7 +120,7 @@ class Command(InstanceCommand):
         if left_out and not erasing.leave_out(row, left_out, by=command_user()):
             raise CommandError(f"erasure {number} has no unreached target {left_out}")
         self._work(row)
-        self._tell_end(row)
+        self._report_end(row)
 
     def _work(self, row: Erasure) -> None:
         """Run the erasure in this process, so that no worker is needed."""
@@ -132,25 +134,25 @@ class Command(InstanceCommand):
             carry_out(claim, stop)
         row.refresh_from_db()
 
-    def _tell_end(self, row: Erasure) -> None:
-        words = {"done": "erased", "unfinished": "erased so far"}.get(row.state, row.state)
-        nothing = "these rows have no recorded change"
-        sums = _sums(row.erased) if row.erased.get("changes") else nothing
-        self.say(f"erasure {row.pk}: {words}: {sums}", *map(_root_line, row.roots))
+    def _report_end(self, row: Erasure) -> None:
+        state_text = {"done": "erased", "unfinished": "erased so far"}.get(row.state, row.state)
+        no_changes = "these rows have no recorded change"
+        sums = _sums(row.erased) if row.erased.get("changes") else no_changes
+        self.say(f"erasure {row.pk}: {state_text}: {sums}", *map(_root_line, row.roots))
         if row.state == Erasure.State.UNFINISHED:
-            raise CommandError(_words(row.problem_cause, row.problem_remedy))
+            raise CommandError(_problem_text(row.problem_cause, row.problem_remedy))
         if row.state != Erasure.State.DONE:
             raise CommandError(f"stopped: continue with replview erase --go-on {row.pk}")
 
 
 def _pairs(options: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the tables and keys from the arguments and the key file."""
-    found = [(options["table"], key) for key in options["keys"]]
+    pairs = [(options["table"], key) for key in options["keys"]]
     if options["table"] and not options["keys"] and not options["key_file"]:
         raise CommandError("name the rows: TABLE KEY …, or give --key-file")
     name = options["key_file"]
     if not name:
-        return found
+        return pairs
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text()
     except OSError as error:
@@ -163,11 +165,11 @@ def _pairs(options: dict[str, Any]) -> list[tuple[str, str]]:
             table, key = options["table"], table
         if not key.strip():
             raise CommandError(f"line {number} of {name} is no TABLE KEY")
-        found.append((table, key.strip()))
-    return found
+        pairs.append((table, key.strip()))
+    return pairs
 
 
-def _words(cause: str, remedy: str) -> str:
+def _problem_text(cause: str, remedy: str) -> str:
     return f"{cause}. {remedy}" if remedy else cause
 
 
@@ -179,8 +181,8 @@ def found_lines(row: Erasure, others: Sequence[str]) -> list[str]:
     lines += [f"  {name}: {plural(number, 'change')}" for name, number in tables.items()]
     if days := row.found.get("days") or []:
         lines.append(f"recorded on {_days(days)}")
-    beside: Mapping[str, int] = row.found.get("beside") or {}
-    lines += [f"besides: {count_words(n)} {name}" for name, n in beside.items()]
+    other_counts: Mapping[str, int] = row.found.get("beside") or {}
+    lines += [f"besides: {count_words(n)} {name}" for name, n in other_counts.items()]
     lines += [_root_line(root) for root in row.roots]
     if others:
         lines.append(f"{', '.join(others)} also records these tables: erase there, too")
@@ -204,10 +206,10 @@ def _days(days: Sequence[str]) -> str:
 
 def _sums(counts: Mapping[str, Any]) -> str:
     changes, transactions = int(counts.get("changes") or 0), int(counts.get("transactions") or 0)
-    words = f"{plural(changes, 'change')} in {plural(transactions, 'transaction')}"
+    text = f"{plural(changes, 'change')} in {plural(transactions, 'transaction')}"
     if large := int(counts.get("large_values") or 0):
-        words += f", {plural(large, 'large value')}"
-    return words
+        text += f", {plural(large, 'large value')}"
+    return text
 
 
 def _root_line(root: Mapping[str, Any]) -> str:

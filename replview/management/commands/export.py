@@ -33,15 +33,15 @@ from replview.store.write.access_record import Action, command_user, note
 from replview.targets.policy import DEFAULT_SCHEMES, Refused, read_policy
 from replview.text.formats import age_words, bytes_words, count_words, plural
 
-_EARLIER = 20
+_EARLIER_SHOWN = 20
 #: Filter parameters that end an export's range, and all that set its range.
-_ENDS = ("until", "to_lsn")
-_PLACES = ("slot", *BEGINNINGS, *_ENDS)
+_END_NAMES = ("until", "to_lsn")
+_POSITION_NAMES = ("slot", *BEGINNINGS, *_END_NAMES)
 #: Exit statuses, and their names in the JSON answer.
 DONE, FAILED, NOTHING_NEW, GAP = range(4)
 _OUTCOMES = ("done", "failed", "nothing_new", "gap")
 #: Seconds between two progress lines where there is no terminal.
-_LINE_SECONDS = 2.0
+_PROGRESS_SECONDS = 2.0
 
 
 class Command(instance.InstanceCommand):
@@ -75,7 +75,7 @@ class Command(instance.InstanceCommand):
     def handle(self, **options: Any) -> None:
         """Export, list, cancel or change the policy, as the options say."""
         self.as_json = bool(options["json"])
-        if self._chose(options):
+        if self._change_policy(options):
             policy = read_policy()
             self.say(f"exports are {'allowed' if policy.allowed else 'refused'}",
                      f"folders: within {policy.root}; admins and commands elsewhere too",
@@ -87,7 +87,7 @@ class Command(instance.InstanceCommand):
             rows = Export.objects.all()
             if options["slot"]:
                 rows = rows.filter(slot=instance.find_slot(options["slot"]))
-            self.say(listed(rows[:_EARLIER]))
+            self.say(listed(rows[:_EARLIER_SHOWN]))
         elif options["slot"]:
             self._export(instance.find_slot(options["slot"]), options)
         else:
@@ -157,7 +157,7 @@ class Command(instance.InstanceCommand):
         note(Action.EXPORTED, subject=f"export {export_id}", details={"act": "cancelled"})
         self.say(f"export {export_id} cancelled; its files are deleted")
 
-    def _chose(self, options: dict[str, Any]) -> bool:
+    def _change_policy(self, options: dict[str, Any]) -> bool:
         """Change the given policy settings, and return whether any was given."""
         if options["allow"] and options["forbid"]:
             raise CommandError("give either --allow or --forbid")
@@ -174,11 +174,13 @@ class Command(instance.InstanceCommand):
             if text != "default" and name == "root":
                 value = str(Path(text).resolve())
             elif text != "default":
-                value = [word for one in text.split(",") if (word := one.strip().lower())]
+                value = [
+                    stripped for scheme in text.split(",") if (stripped := scheme.strip().lower())
+                ]
             instance_settings.write(f"exports.{name}", value, instance.BY)
             note(Action.CHANGED_SETTINGS, subject=f"exports: {name} {text}")
-        given = options["root"] is not None or options["schemes"] is not None
-        return options["allow"] or options["forbid"] or given
+        has_new_policy = options["root"] is not None or options["schemes"] is not None
+        return options["allow"] or options["forbid"] or has_new_policy
 
 
 def _add_file_options(parser: ArgumentParser) -> None:
@@ -265,13 +267,17 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
             raise CommandError("--since-last continues a named export: give --name")
         last = exports.last_done(slot, name)
         if last is not None:
-            ends = {word: text for word, text in words.items() if word in _ENDS}
-            given = {word: text for word, text in words.items() if text and word not in _PLACES}
-            its = {word: text for word, text in last.words.items() if word not in _PLACES}
-            words = (given or its) | ends
+            ends = {word: text for word, text in words.items() if word in _END_NAMES}
+            given_words = {
+                word: text for word, text in words.items() if text and word not in _POSITION_NAMES
+            }
+            last_words = {
+                word: text for word, text in last.words.items() if word not in _POSITION_NAMES
+            }
+            words = (given_words or last_words) | ends
             target = target or last.target
-    before: BeforeOrigin = "full" if options["images"] == "full" else options["before"]
-    export_request = read_export_request(slot, words, name=name, before=before,
+    before_origin: BeforeOrigin = "full" if options["images"] == "full" else options["before"]
+    export_request = read_export_request(slot, words, name=name, before=before_origin,
                                          numeric_scale=options["numeric_scale"],
                                          since_last=options["since_last"])  # fmt: skip
     return export_request, target
@@ -285,46 +291,50 @@ def progress_line(
     It rewrites one line at a terminal. Elsewhere it prints a line every two seconds if ``always``.
     """
     terminal = sys.stderr.isatty()
-    shown = 0.0
+    shown_at = 0.0
 
     def show(progress: Mapping[str, Any]) -> None:
-        nonlocal shown
-        words = _progress_words(progress, total)
+        nonlocal shown_at
+        text = _progress_words(progress, total)
         if terminal:
-            sys.stderr.write(f"\r\x1b[K{words}")
+            sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
-        elif always and time.monotonic() - shown >= _LINE_SECONDS:
-            shown = time.monotonic()
-            stream.write(words)
+        elif always and time.monotonic() - shown_at >= _PROGRESS_SECONDS:
+            shown_at = time.monotonic()
+            stream.write(text)
 
     return show
 
 
 def _progress_words(progress: Mapping[str, Any], total: int | None) -> str:
-    rows, left = progress.get("rows"), progress.get("seconds_left")
+    rows, seconds_left = progress.get("rows"), progress.get("seconds_left")
     if rows is None:
         return "beginning"
-    of = progress.get("total_rows") or total
-    words = f"{count_words(rows)} rows" + (f" of {count_words(of)}" if of else "")
-    words += f", {plural(progress.get('files') or 0, 'file')}"
+    total_rows = progress.get("total_rows") or total
+    text = f"{count_words(rows)} rows" + (f" of {count_words(total_rows)}" if total_rows else "")
+    text += f", {plural(progress.get('files') or 0, 'file')}"
     if progress.get("bytes"):
-        words += f", {bytes_words(progress['bytes'])}"
-    return words + (f", about {age_words(float(left))} left" if left is not None else "")
+        text += f", {bytes_words(progress['bytes'])}"
+    return text + (
+        f", about {age_words(float(seconds_left))} left" if seconds_left is not None else ""
+    )
 
 
 def estimate_lines(outlook: Outlook) -> list[str]:
     """Format what an export would write, and how long it would take."""
     estimate = outlook.estimate
-    where = "on Spark" if estimate.spark else "without a JVM"
+    engine = "on Spark" if estimate.spark else "without a JVM"
     seconds = age_words(max(estimate.seconds, 1.0))
     if not estimate.transactions:
         nearest = "" if outlook.nearest is None else f"; the nearest change is at {outlook.nearest}"
         return [f"no transaction matches{nearest}"]
     transactions = count_words(estimate.transactions)
     lines = [f"{count_words(estimate.rows)} rows of {transactions} transactions, "
-             f"about {bytes_words(estimate.bytes)} and {seconds}, written {where}",
+             f"about {bytes_words(estimate.bytes)} and {seconds}, written {engine}",
              f"LSNs {outlook.first_lsn} to {outlook.last_lsn}"]  # fmt: skip
-    return lines + [f"  {one.name}: {count_words(one.rows)}" for one in outlook.datasets]
+    return lines + [
+        f"  {dataset.name}: {count_words(dataset.rows)}" for dataset in outlook.datasets
+    ]
 
 
 def ended_lines(row: Export) -> list[str]:
@@ -334,14 +344,14 @@ def ended_lines(row: Export) -> list[str]:
     tables = (row.result or {}).get("tables") or []
     unknown = sum(table.get("unknown", 0) for table in tables)
     unfit = sum(table.get("unfit", 0) for table in tables)
-    told = [f"{plural(unknown, 'row')} with columns that were not sent: see _not_sent"] * bool(
+    notes = [f"{plural(unknown, 'row')} with columns that were not sent: see _not_sent"] * bool(
         unknown
     )
-    told += [
+    notes += [
         f"{plural(unfit, 'number')} did not fit the column type: null, with the text in _pg_raw"
     ] * bool(unfit)
     return [f"export {row.pk}: {rows} rows in {plural(row.files or 0, 'file')}{size}",
-            f"in {row.target}", *told]  # fmt: skip
+            f"in {row.target}", *notes]  # fmt: skip
 
 
 def listed(rows: Iterable[Export]) -> str:

@@ -58,7 +58,7 @@ class Command(Actions, InstanceCommand):
             )
 
     def _preview(self, options: dict[str, Any]) -> None:
-        lines = _lines(_typed_rule(options))
+        lines = _match_facts(_typed_rule(options))
         self.say_facts(lines, options["format"], "the rule matches no recorded column")
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -72,9 +72,9 @@ class Command(Actions, InstanceCommand):
             raise CommandError(
                 f"there is no mask rule {options['number']}: see 'replview mask list'"
             )
-        words = str(rule)
+        rule_text = str(rule)
         mask_making.remove_rule(rule)
-        self.say(f"mask rule removed: {words}")
+        self.say(f"mask rule removed: {rule_text}")
 
 
 def _typed_rule(options: dict[str, Any]) -> MaskRule:
@@ -89,21 +89,21 @@ def _typed_rule(options: dict[str, Any]) -> MaskRule:
     )
 
 
-def _lines(rule: MaskRule) -> list[dict[str, str]]:
+def _match_facts(rule: MaskRule) -> list[dict[str, str]]:
     return [
         {
-            "slot": f"{found.source}/{found.slot}",
-            "table": f"{found.schema}.{found.table}",
-            "versions": found.version_words,
-            "columns": ", ".join(found.columns),
-            "keys": ", ".join(found.keys),
+            "slot": f"{match.source}/{match.slot}",
+            "table": f"{match.schema}.{match.table}",
+            "versions": match.version_words,
+            "columns": ", ".join(match.columns),
+            "keys": ", ".join(match.keys),
         }
-        for found in mask_making.matched_by(mask_making.as_rule(rule))
+        for match in mask_making.matched_by(mask_making.as_rule(rule))
     ]
 
 
 def _facts(rule: MaskRule) -> dict[str, object]:
-    found = mask_making.matched_by(mask_making.as_rule(rule))
+    matches = mask_making.matched_by(mask_making.as_rule(rule))
     return {
         "number": rule.pk,
         "source": rule.source.name if rule.source else "",
@@ -111,7 +111,7 @@ def _facts(rule: MaskRule) -> dict[str, object]:
         "column": rule.column_pattern,
         "type": rule.type_pattern,
         "when": rule.when,
-        "matches": f"{sum(len(one.columns) for one in found)} columns of {len(found)} tables",
+        "matches": f"{sum(len(m.columns) for m in matches)} columns of {len(matches)} tables",
         "by": rule.created_by,
         "note": rule.note,
     }

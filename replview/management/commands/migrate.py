@@ -23,7 +23,18 @@ from replview.management.plain_help import PlainHelp
 #: Key of replview's advisory lock: "replview" typed on a telephone keypad.
 _LOCK = 73_758_439
 #: Temporary errors after which another attempt may succeed.
-_PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+_TRANSIENT_ERRORS = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+_TABLE_LOCKED = (
+    "a table stays locked by somebody else, so the migration could not go on: end long queries and "
+    "transactions on the store (SELECT * FROM pg_stat_activity), then run 'replview migrate' again"
+)
+_HALF_MIGRATED = (
+    "the store has only some of the tables of the release before this one (up to {last}): run "
+    "'replview migrate' of that release first, then of this one; or restore its back-up"
+)
+_ALREADY_MIGRATING = (
+    "another process is still migrating the store: wait for its end, then start again"
+)
 
 
 class Command(PlainHelp, DjangoMigrate):
@@ -55,22 +66,11 @@ class Command(PlainHelp, DjangoMigrate):
                     super().handle(*args, **options)
                     return
                 except OperationalError as error:
-                    if not isinstance(error.__cause__, _PASSING):
+                    if not isinstance(error.__cause__, _TRANSIENT_ERRORS):
                         raise
                     if time.monotonic() > deadline:
-                        raise CommandError(_BUSY) from None
+                        raise CommandError(_TABLE_LOCKED) from None
                     time.sleep(0.5)
-
-
-_BUSY = (
-    "a table stays locked by somebody else, so the migration could not go on: end long queries and "
-    "transactions on the store (SELECT * FROM pg_stat_activity), then run 'replview migrate' again"
-)
-_HALF = (
-    "the store has only some of the tables of the release before this one (up to {last}): run "
-    "'replview migrate' of that release first, then of this one; or restore its back-up"
-)
-_ANOTHER = "another process is still migrating the store: wait for its end, then start again"
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def _one_at_a_time(connection: BaseDatabaseWrapper, deadline: float) -> Iterator
     """
     while not _ask(connection, "SELECT pg_try_advisory_lock(%s)"):
         if time.monotonic() > deadline:
-            raise CommandError(_ANOTHER)
+            raise CommandError(_ALREADY_MIGRATING)
         time.sleep(0.2)
     try:
         yield
@@ -98,9 +98,9 @@ def _refuse_half_migrated(connection: BaseDatabaseWrapper) -> None:
     """
     applied = MigrationRecorder(connection).applied_migrations()
     for migration in MigrationLoader(None).replacements.values():
-        done = [one for one in migration.replaces if one in applied]
-        if done and len(done) < len(migration.replaces):
-            raise CommandError(_HALF.format(last=done[-1][1]))
+        applied_replaced = [replaced for replaced in migration.replaces if replaced in applied]
+        if applied_replaced and len(applied_replaced) < len(migration.replaces):
+            raise CommandError(_HALF_MIGRATED.format(last=applied_replaced[-1][1]))
 
 
 def _ask(connection: BaseDatabaseWrapper, query: str) -> bool:

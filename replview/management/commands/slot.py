@@ -24,7 +24,7 @@ from replview.store.models import Slot
 from replview.text.formats import plural
 
 #: Maps actions with a module of their own to the functions that add and run them.
-_APART = {
+_ACTIONS_OF_MODULES = {
     "interface": (slot_settings.add_interface, slot_settings.change_interface),
     "set": (slot_settings.add_set, slot_settings.change),
     "log": (slot_log.add_log, slot_log.log),
@@ -66,15 +66,15 @@ class Command(instance.Actions, instance.InstanceCommand):
         listing = actions.add_parser("list", help="list all slots with state and position")
         listing.add_argument("--format", choices=["text", "json"], default="text")
         add_actions(actions)
-        for add_action, _ in _APART.values():
+        for add_action, _ in _ACTIONS_OF_MODULES.values():
             add_action(actions)
 
     def handle(self, **options: Any) -> None:
         """Run the action, in this module or in the module that implements it."""
-        if options["action"] in _RUN:
+        if options["action"] in _RUNNERS:
             run_act(self, options)
-        elif options["action"] in _APART:
-            _APART[options["action"]][1](self, options)
+        elif options["action"] in _ACTIONS_OF_MODULES:
+            _ACTIONS_OF_MODULES[options["action"]][1](self, options)
         else:
             super().handle(**options)
 
@@ -97,8 +97,8 @@ class Command(instance.Actions, instance.InstanceCommand):
         slot = make_slot(source, conninfo, plan, self.say, stopped=options["stopped"],
                          options=pgoutput, interface=options["interface"],
                          keep_aborted=options["keep_aborted"])  # fmt: skip
-        act, words = ("create", "created") if plan.owned else ("adopt", "adopted")
-        note_slot(slot, act, f"The slot was {words}.", by=instance.BY)
+        act, verb = ("create", "created") if plan.owned else ("adopt", "adopted")
+        note_slot(slot, act, f"The slot was {verb}.", by=instance.BY)
         state = "stopped" if options["stopped"] else "receiving starts within a few seconds"
         self.say(f"slot {slot} added; {state}")
         self._offer_baseline(slot, wanted=options["baseline"], yes=options["yes"])
@@ -174,7 +174,7 @@ def plan_for(conninfo: str, request: SlotRequest) -> SlotPlan:
 
 def parse_options(texts: list[str]) -> dict[str, object]:
     """Return ``NAME=VALUE`` texts as ``Slot.options``. Raises ``CommandError``."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
         if value not in PLUGIN_OPTIONS.get(name, ()):
@@ -182,8 +182,8 @@ def parse_options(texts: list[str]) -> dict[str, object]:
                 f"{key}={'|'.join(values)}" for key, values in PLUGIN_OPTIONS.items()
             )
             raise CommandError(f"--option {text} is not one of: {allowed}")
-        found[name] = value
-    return found
+        options[name] = value
+    return options
 
 
 def _facts(view: SlotView) -> dict[str, object]:
@@ -263,9 +263,9 @@ def run_act(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     slot = instance.slot_of(options)
     if slot.desired == Slot.Desired.REMOVING and options["action"] != "remove":
         raise CommandError(f"slot {slot} is being removed")
-    if words := declared_words(slot.source):
-        command.say(words)
-    _RUN[options["action"]](command, slot, options)
+    if warning := declared_words(slot.source):
+        command.say(warning)
+    _RUNNERS[options["action"]](command, slot, options)
 
 
 def _start_slot(command: instance.PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
@@ -297,13 +297,13 @@ def _change_tables(command: instance.PlainCommand, slot: Slot, options: dict[str
 
 
 def _change_columns(command: instance.PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
-    named = NamedColumns(keep=options["keep_column"], mask=options["mask_column"],
+    named_columns = NamedColumns(keep=options["keep_column"], mask=options["mask_column"],
                          exclude=options["exclude_column"])  # fmt: skip
-    if not (named.keep or named.mask or named.exclude):
+    if not (named_columns.keep or named_columns.mask or named_columns.exclude):
         raise CommandError("name columns: --exclude-column, --mask-column or --keep-column "
                            "SCHEMA.TABLE.COLUMN")  # fmt: skip
-    _agree(command, plan_columns(slot, named), "Change them?", options)
-    change_columns(slot, named, by=instance.BY)
+    _agree(command, plan_columns(slot, named_columns), "Change them?", options)
+    change_columns(slot, named_columns, by=instance.BY)
     command.say(f"the columns of {slot} are changed")
 
 
@@ -317,15 +317,15 @@ def _agree(
 
 
 def _remove_slot(command: instance.PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
-    how = {"keep_record": options["keep_record"], "leave_on_source": options["leave_on_source"]}
+    choices = {"keep_record": options["keep_record"], "leave_on_source": options["leave_on_source"]}
     stored = f"the {slot.transactions_stored:,} transactions stored"
     question = (
         f"Drop slot {slot} and keep {stored}?"
         if options["keep_record"]
         else f"Remove slot {slot} and {stored}?"
     )
-    _agree(command, dropping.plan_drop(slot, **how), question, options)
-    dropping.drop_slot(slot, **how, by=instance.BY, say=command.say)
+    _agree(command, dropping.plan_drop(slot, **choices), question, options)
+    dropping.drop_slot(slot, **choices, by=instance.BY, say=command.say)
     if options["keep_record"]:
         command.say(f"slot {slot} dropped; its history is kept")
     else:
@@ -333,7 +333,7 @@ def _remove_slot(command: instance.PlainCommand, slot: Slot, options: dict[str, 
                     "('replview slot list' shows the progress)")  # fmt: skip
 
 
-_RUN = {
+_RUNNERS = {
     "start": _start_slot,
     "stop": _stop_slot,
     "tables": _change_tables,

@@ -27,8 +27,10 @@ from replview.store.identity import store_system_identifier
 from replview.store.models import Slot, Source
 
 #: Findings that prevent any reading; with one of them, adding the source needs --yes.
-_UNREACHABLE = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
-                "unknown_host", "unknown_service", "hba_refused", "tls"}  # fmt: skip
+_UNREACHABLE_CODES = {
+    "wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable", "unknown_host",
+    "unknown_service", "hba_refused", "tls",
+}  # fmt: skip
 _PASSWORD_HELP = "where the password is kept: file:/path or env:NAME"
 
 
@@ -64,13 +66,13 @@ class Command(instance.Actions, instance.InstanceCommand):
 
     def handle(self, **options: Any) -> None:
         """Run the action; first warn if a fleet file declares the source."""
-        if options["action"] not in _RUN:
+        if options["action"] not in _RUNNERS:
             super().handle(**options)
             return
         source = instance.find_source(options["name"])
-        if words := declared_words(source):
-            self.say(words)
-        _RUN[options["action"]](self, source, options)
+        if warning := declared_words(source):
+            self.say(warning)
+        _RUNNERS[options["action"]](self, source, options)
 
     def _add(self, options: dict[str, Any]) -> None:
         name, dsn = options["name"], options["dsn_option"] or options["dsn"]
@@ -80,8 +82,10 @@ class Command(instance.Actions, instance.InstanceCommand):
         source = Source(name=name)
         set_dsn(source, dsn, options["password_ref"])
         findings = examine(full_conninfo(source), store_system_identifier=store_system_identifier())
-        self.say(*lines_of_findings([item for item in findings if item.grade is not Grade.OK]))
-        if any(item.code in _UNREACHABLE for item in findings) and not self.confirm(
+        self.say(
+            *lines_of_findings([finding for finding in findings if finding.grade is not Grade.OK])
+        )
+        if any(finding.code in _UNREACHABLE_CODES for finding in findings) and not self.confirm(
             "The source cannot be reached. Add it anyway?", options["yes"]
         ):
             raise CommandError("the source was not added")
@@ -167,9 +171,9 @@ def _credentials(command: instance.PlainCommand, source: Source, options: dict[s
         command.say(*instance.lines_of(plan_credentials(source)))
         raise CommandError("name what changes: --password, --password-ref, --user or --dsn")
     tried = set_credentials(source, new, by=instance.BY)
-    how = "with TLS" if tried.tls else "without TLS"
-    command.say(f"connected as {tried.server.role} to {tried.server.database}, {how}; stored. "
-                "Receivers connect again within two seconds")  # fmt: skip
+    encryption = "with TLS" if tried.tls else "without TLS"
+    command.say(f"connected as {tried.server.role} to {tried.server.database}, {encryption}; "
+                "stored. Receivers connect again within two seconds")  # fmt: skip
 
 
 def _read_password(source: Source) -> str:
@@ -199,8 +203,8 @@ def _rename(command: instance.PlainCommand, source: Source, options: dict[str, A
 def _remove(command: instance.PlainCommand, source: Source, options: dict[str, Any]) -> None:
     slots = Slot.objects.filter(source=source)
     removing = slots.filter(desired=Slot.Desired.REMOVING).exists()
-    how = {"with_slots": options["with_slots"], "leave_on_source": options["leave_on_source"]}
-    act = plan_remove(source, **how)
+    choices = {"with_slots": options["with_slots"], "leave_on_source": options["leave_on_source"]}
+    act = plan_remove(source, **choices)
     act.check()
     if removing and not options["with_slots"]:
         raise CommandError(
@@ -210,12 +214,12 @@ def _remove(command: instance.PlainCommand, source: Source, options: dict[str, A
     if act.statements or options["with_slots"] or options["leave_on_source"]:
         command.say(*instance.lines_of(act))
         command.agree(f"Remove {source} and all its history?", options["yes"])
-    if remove_source(source, **how, by=instance.BY, say=command.say):
-        nothing = "" if act.statements else "; nothing was changed on its server"
-        command.say(f"source {options['name']} removed{nothing}")
+    if remove_source(source, **choices, by=instance.BY, say=command.say):
+        suffix = "" if act.statements else "; nothing was changed on its server"
+        command.say(f"source {options['name']} removed{suffix}")
     else:
         command.say(f"source {options['name']} is removed when the history of its slots is "
                     "deleted ('replview slot list' shows the progress)")  # fmt: skip
 
 
-_RUN = {"credentials": _credentials, "move": _move, "rename": _rename, "remove": _remove}
+_RUNNERS = {"credentials": _credentials, "move": _move, "rename": _rename, "remove": _remove}

@@ -30,12 +30,12 @@ class Command(PlainCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Run the command; pass all words after ``spark``, including ``--help``, to the job."""
-        words = argv[2:]
-        if not words or words[0] in ("-h", "--help"):
+        arguments = argv[2:]
+        if not arguments or arguments[0] in ("-h", "--help"):
             self.print_help(argv[0], argv[1])
-            sys.exit(0 if words else WRONG_USE)
+            sys.exit(0 if arguments else WRONG_USE)
         try:
-            self.handle(job=words)
+            self.handle(job=arguments)
         except CommandError as error:
             self.stderr.write(f"replview: {error}")
             sys.exit(error.returncode)
@@ -49,14 +49,14 @@ class Command(PlainCommand):
 
     def handle(self, *_: str, **options: Any) -> None:
         """Run the job in a process of its own, and exit with its status."""
-        words = list(options["job"])
+        arguments = list(options["job"])
         stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S-%f")
-        log = Path(settings.DATA_DIR) / "spark-logs" / f"{words[0]}-{stamp}.log"
+        log = Path(settings.DATA_DIR) / "spark-logs" / f"{arguments[0]}-{stamp}.log"
         try:
             # The job ``archive`` reads this instance's store.
             store = {"REPLVIEW_STORE_URL": store_conninfo()} if settings.STORE_URL else {}
-            environment = store if words[0] == "archive" else {}
-            job = JobProcess.start(words, log=log, output=None, environment=environment)
+            environment = store if arguments[0] == "archive" else {}
+            job = JobProcess.start(arguments, log=log, output=None, environment=environment)
         except (OSError, ValueError) as error:
             raise CommandError(f"the job cannot be started: {error}") from None
         try:

@@ -37,18 +37,18 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
                 choose_number(name, options[name], BY)
             except ValueError as error:
                 raise CommandError(f"--{name.replace('_', '-')}: {error}") from None
-    wanted = words[1] if len(words) == 2 else "status"
-    if wanted == "off":
+    action = words[1] if len(words) == 2 else "status"
+    if action == "off":
         switch_off(BY)
         return ["archiving is off: retention deletes days that are not archived"]
-    if wanted == "compact":
+    if action == "compact":
         return [_compact()]
-    if wanted == "now":
+    if action == "now":
         ask_now(BY)
-    elif wanted != "status":
+    elif action != "status":
         from replview.parquet.writing.targets import Target, test_write
 
-        target = Target.of(wanted)
+        target = Target.of(action)
         test_write(target)
         choose_target(target.url, BY)
     return _archive_lines()
@@ -58,13 +58,17 @@ def _compact() -> str:
     """Compact the archive's files and return the result. Raises ``CommandError``."""
     from replview.features.archive.job import compact
 
-    with archive.alone() as mine:
-        if not mine:
+    with archive.alone() as acquired:
+        if not acquired:
             raise CommandError("a worker is archiving or erasing: try again when it has ended")
-        (before, after), problem = compact(threading.Event(), all_of_it=True)
+        (files_before, files_after), problem = compact(threading.Event(), all_of_it=True)
     if problem:
         raise CommandError(f"{problem}: nothing that is in the archive was lost. See its log")
-    return f"{before} files became {after}" if before else "there is nothing to compact"
+    return (
+        f"{files_before} files became {files_after}"
+        if files_before
+        else "there is nothing to compact"
+    )
 
 
 def _archive_lines() -> list[str]:
@@ -72,10 +76,10 @@ def _archive_lines() -> list[str]:
     if choice.target is None:
         return ["no archive: set one with 'replview store archive URL' (a folder, s3://…)"]
     view = archive_view(choice, archived.standings())
-    found = [f"archive: {choice.target}", view.rhythm]
+    lines = [f"archive: {choice.target}", view.rhythm]
     for line in view.lines:
-        found += [f"  {line.name}: {line.state}", *[f"    {line.problem}"] * bool(line.problem)]
-    return found
+        lines += [f"  {line.name}: {line.state}", *[f"    {line.problem}"] * bool(line.problem)]
+    return lines
 
 
 class Command(InstanceCommand):
@@ -141,9 +145,13 @@ def _lines(store: StoreSize) -> list[str]:
         lines.append("growth: unknown until a whole day is recorded")
     else:
         lines.append(f"growth: {bytes_words(store.growth_bytes_per_day)} of changes a day")
-    found = forecast()
-    lines.append(full_sentence(found))
-    lines += [f"  {rate_of(rate)}" for rate in dict.fromkeys((found.week, found.day)) if rate]
+    full_forecast = forecast()
+    lines.append(full_sentence(full_forecast))
+    lines += [
+        f"  {rate_of(rate)}"
+        for rate in dict.fromkeys((full_forecast.week, full_forecast.day))
+        if rate
+    ]
     if store.stuck:
         lines.append(f"no room can be made: {store.stuck}")
     lines.append("when the store is full:")

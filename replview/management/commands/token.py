@@ -64,15 +64,15 @@ class Command(Actions, InstanceCommand):
         self.say_facts(tokens, options["format"], "no tokens yet: replview token create NAME")
 
     def _revoke(self, options: dict[str, Any]) -> None:
-        found = ApiToken.objects.filter(name=options["name"], revoked_at=None)
+        tokens = ApiToken.objects.filter(name=options["name"], revoked_at=None)
         if options["user"]:
-            found = found.filter(user=_user(options["user"]))
-        count = found.count()
+            tokens = tokens.filter(user=_user(options["user"]))
+        count = tokens.count()
         if count == 0:
             raise CommandError(f"there is no token {options['name']}; see 'replview token list'")
         if count > 1:
             raise CommandError(f"several users have a token {options['name']}: give --user")
-        found.update(revoked_at=timezone.now())
+        tokens.update(revoked_at=timezone.now())
         note("changed_settings", subject=f"token {options['name']}", details={"act": "revoked"})
         self.say(f"token {options['name']} is revoked")
 
@@ -84,20 +84,20 @@ def _user(name: str | None) -> User:
         if user is None:
             raise CommandError(f"there is no user {name}")
         return user
-    found = list(users[:2])
-    if not found:
+    candidates = list(users[:2])
+    if not candidates:
         raise CommandError("there is no user yet: replview createsuperuser")
-    if len(found) > 1:
+    if len(candidates) > 1:
         raise CommandError("there are several users: name one with --user")
-    return found[0]
+    return candidates[0]
 
 
 def _facts(token: ApiToken) -> dict[str, str]:
     now = timezone.now()
     state = "revoked" if token.revoked_at else "good"
     if token.expires_at and not token.revoked_at:
-        ended = token.expires_at <= now
-        state = "expired" if ended else f"good until {token.expires_at:%Y-%m-%d}"
+        is_expired = token.expires_at <= now
+        state = "expired" if is_expired else f"good until {token.expires_at:%Y-%m-%d}"
     return {
         "name": token.name,
         "user": token.user.get_username(),

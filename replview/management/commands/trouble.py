@@ -39,12 +39,12 @@ class Command(Actions, InstanceCommand):
         super().handle(**options)
 
     def _start(self, options: dict[str, Any]) -> None:
-        self._ask(options["name"], True, wait=not options["no_wait"])
+        self._request(options["name"], True, wait=not options["no_wait"])
 
     def _end(self, options: dict[str, Any]) -> None:
-        self._ask(options["name"], False, wait=not options["no_wait"])
+        self._request(options["name"], False, wait=not options["no_wait"])
 
-    def _ask(self, name: str, wanted: bool, *, wait: bool) -> None:
+    def _request(self, name: str, wanted: bool, *, wait: bool) -> None:
         if not troubles.maker_is_alive():
             raise CommandError("the demo's process for trouble does not answer; see its log")
         troubles.request(name, wanted, BY)
@@ -54,9 +54,9 @@ class Command(Actions, InstanceCommand):
             self.say(f"{name}: asked to {'begin' if wanted else 'end'}")
             return
         deadline = time.monotonic() + _WAIT_SECONDS
-        while (trouble := next(one for one in troubles.read() if one.name == name)).state != (
-            TroubleState.ON if wanted else TroubleState.OFF
-        ):
+        while (
+            trouble := next(reported for reported in troubles.read() if reported.name == name)
+        ).state != (TroubleState.ON if wanted else TroubleState.OFF):
             # The demo withdraws a request that failed; until then, OFF is the old state.
             if wanted and not trouble.wanted:
                 raise CommandError(f"{name} did not come. {trouble.note}".strip())
@@ -66,15 +66,17 @@ class Command(Actions, InstanceCommand):
         self.say(f"{name}: {trouble.state}")
 
     def _list(self, options: dict[str, Any]) -> None:
-        self.say_facts([_facts(one) for one in troubles.read()], options["format"], "no troubles")
+        self.say_facts(
+            [_facts(reported) for reported in troubles.read()], options["format"], "no troubles"
+        )
 
 
 def _facts(trouble: Reported) -> dict[str, str | None]:
-    on = trouble.state != TroubleState.OFF
+    is_on = trouble.state != TroubleState.OFF
     return {
         "name": trouble.name,
         "state": str(trouble.state),
-        "since": trouble.since.isoformat(timespec="seconds") if trouble.since and on else None,
+        "since": trouble.since.isoformat(timespec="seconds") if trouble.since and is_on else None,
         "ends_by_itself": trouble.ends_at.isoformat(timespec="seconds")
         if trouble.ends_at
         else None,

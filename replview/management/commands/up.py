@@ -27,7 +27,7 @@ from replview.runtime.stack import Stack
 _LEAST_CHARACTERS, _LEAST_DIFFERENT = 32, 5
 #: Beginnings of keys that documents and templates use as examples.
 _PLACEHOLDERS = ("not-for-production", "django-insecure", "change", "a long random text", "secret")
-_MAKE_ONE = "Make one: python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
+_SECRET_REMEDY = "Make one: python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
 
 
 class Command(PlainCommand):
@@ -97,8 +97,8 @@ def first_admin_line(url: str) -> str:
     connections.close_all()
     if code is None:
         return ""
-    there = f"{url}/setup/{code}/"
-    return f"There is no admin yet: create the first one within 24 hours at {there}"
+    setup_url = f"{url}/setup/{code}/"
+    return f"There is no admin yet: create the first one within 24 hours at {setup_url}"
 
 
 def url_of_pages(host: str, port: int) -> str:
@@ -143,8 +143,8 @@ def check_store(url: str) -> None:
     connect = partial(psycopg.connect, url, connect_timeout=5, autocommit=True)
     pid = "SELECT pg_backend_pid()"
     try:
-        with connect() as connection, connect() as other:
-            sessions = (connection, other, other, connection) * 2
+        with connect() as connection, connect() as second_connection:
+            sessions = (connection, second_connection, second_connection, connection) * 2
             pids = [session.execute(pid).fetchone() for session in sessions]
             row = connection.execute(
                 "SELECT has_schema_privilege(current_schema(), 'CREATE'), pg_is_in_recovery()"
@@ -169,8 +169,10 @@ def check_store(url: str) -> None:
 def check_redis(url: str) -> None:
     """Raise ``StackProblem`` unless the broker answers."""
     try:
-        once = Retry(NoBackoff(), 0)
-        client = redis.Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5, retry=once)
+        no_retry = Retry(NoBackoff(), 0)
+        client = redis.Redis.from_url(
+            url, socket_connect_timeout=5, socket_timeout=5, retry=no_retry
+        )
         with client:
             client.ping()
     except (redis.RedisError, ValueError) as error:
@@ -182,12 +184,12 @@ def check_hardened(host: str) -> None:
     """Raise ``StackProblem`` unless these settings are safe for others to reach."""
     key = settings.SECRET_KEY
     if key.lower().startswith(_PLACEHOLDERS):
-        raise StackProblem("REPLVIEW_SECRET_KEY is a placeholder", _MAKE_ONE)
+        raise StackProblem("REPLVIEW_SECRET_KEY is a placeholder", _SECRET_REMEDY)
     if len(key) < _LEAST_CHARACTERS or len(set(key)) < _LEAST_DIFFERENT:
         raise StackProblem(
             f"REPLVIEW_SECRET_KEY has fewer than {_LEAST_CHARACTERS} characters, or only a few "
             "different ones",
-            _MAKE_ONE,
+            _SECRET_REMEDY,
         )
     if settings.DEBUG and not is_loopback(host):
         raise StackProblem(

@@ -75,7 +75,7 @@ class Command(PlainCommand):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if threading.current_thread() is threading.main_thread():
                 signal.signal(number, lambda *_: stop.set())
-        made = carry_out(conninfo, plan, self.say, stop=stop)
+        created = carry_out(conninfo, plan, self.say, stop=stop)
         try:
             pgoutput = parse_options(options["option"])
             watching = Watching(conninfo, plan, pgoutput, self.say, publisher())
@@ -87,7 +87,7 @@ class Command(PlainCommand):
                 self.say("Ctrl-C ends the watch")
                 watching.receive(slot, stop)
         finally:
-            undo(conninfo, made, self.say)
+            undo(conninfo, created, self.say)
         self.say("the watch has ended; its slot is gone")
 
     def _plan(self, conninfo: str, options: dict[str, Any]) -> SlotPlan:
@@ -113,13 +113,13 @@ class Command(PlainCommand):
 
         This process has read its settings before there was a store; the other reads them anew.
         """
-        say = Narration()
+        narration = Narration()
         folder = DataFolder(settings.DATA_DIR / "watch")
-        stack = Stack(folder=folder, port=options["port"], say=say)
-        with stop_on_signals(stack.stopping, say):
+        stack = Stack(folder=folder, port=options["port"], say=narration)
+        with stop_on_signals(stack.stopping, narration):
             try:
                 stack.start()
-                say.line(f"  Login  {stack.login[0]}   {stack.login[1]}")
+                narration.line(f"  Login  {stack.login[0]}   {stack.login[1]}")
                 self._run_watcher(stack, conninfo, options)
             except StartInterrupted:
                 pass
@@ -127,14 +127,14 @@ class Command(PlainCommand):
                 stack.stop()
 
     def _run_watcher(self, stack: Stack, conninfo: str, options: dict[str, Any]) -> None:
-        words = [sys.executable, sys.argv[0], "watch", f"env:{_DSN_VARIABLE}"]
+        command = [sys.executable, sys.argv[0], "watch", f"env:{_DSN_VARIABLE}"]
         for name in ("publication", "tables", "schema", "exclude_column", "mask_column", "option"):
             if options[name]:
-                words += [f"--{name.replace('_', '-')}", *options[name]]
-        words += ["--all-tables"] * options["all_tables"] + ["--yes"] * options["yes"]
+                command += [f"--{name.replace('_', '-')}", *options[name]]
+        command += ["--all-tables"] * options["all_tables"] + ["--yes"] * options["yes"]
         environment = {**os.environ, **stack.environment}
         environment |= {_DSN_VARIABLE: conninfo, "REPLVIEW_URL": stack.url}
-        with subprocess.Popen(words, env=environment) as watcher:
+        with subprocess.Popen(command, env=environment) as watcher:
             while watcher.poll() is None:
                 if stack.stopping.wait(0.2):
                     # Unlike Ctrl-C, a SIGTERM may have reached this process alone.

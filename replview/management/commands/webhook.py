@@ -42,11 +42,11 @@ class Command(Actions, InstanceCommand):
                          "and link-local addresses")  # fmt: skip
         listing = actions.add_parser("list", help="list all webhooks, with host names only")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        for word, text in (
+        for action, text in (
             ("test", "send a test message"),
             ("remove", "remove a webhook and the record of its deliveries"),
         ):
-            actions.add_parser(word, help=text).add_argument("name", metavar="NAME")
+            actions.add_parser(action, help=text).add_argument("name", metavar="NAME")
 
     def _add(self, options: dict[str, Any]) -> None:
         url = options["url"] or os.environ.get(URL_VARIABLE, "")
@@ -75,13 +75,13 @@ class Command(Actions, InstanceCommand):
 
     def _test(self, options: dict[str, Any]) -> None:
         webhook = _find(options["name"])
-        wanted = send_test(webhook)
+        delivery = send_test(webhook)
         # If a worker has delivered it already, this call does nothing.
-        deliver_next(webhook.pk, wanted.created_at)
-        wanted.refresh_from_db()
-        if wanted.problem:
-            raise CommandError(f"{webhook.name} ({webhook.host}): {wanted.problem}")
-        state = f"answered {wanted.status}" if wanted.delivered_at else "is being sent"
+        deliver_next(webhook.pk, delivery.created_at)
+        delivery.refresh_from_db()
+        if delivery.problem:
+            raise CommandError(f"{webhook.name} ({webhook.host}): {delivery.problem}")
+        state = f"answered {delivery.status}" if delivery.delivered_at else "is being sent"
         self.say(f"{webhook.name} ({webhook.host}): {state}")
 
     def _remove(self, options: dict[str, Any]) -> None:
@@ -91,11 +91,11 @@ class Command(Actions, InstanceCommand):
 
 
 def _find(name: str) -> Webhook:
-    found = Webhook.objects.filter(name=name).first()
-    if found is None:
-        known = ", ".join(Webhook.objects.values_list("name", flat=True)) or "none yet"
-        raise CommandError(f"there is no webhook {name}; known: {known}")
-    return found
+    webhook = Webhook.objects.filter(name=name).first()
+    if webhook is None:
+        known_names = ", ".join(Webhook.objects.values_list("name", flat=True)) or "none yet"
+        raise CommandError(f"there is no webhook {name}; known: {known_names}")
+    return webhook
 
 
 def _facts(webhook: Webhook) -> dict[str, str]:

@@ -30,7 +30,7 @@ OVERRIDABLE: dict[str, AlertKind] = {
 _FIELDS = {"threshold": "threshold", "over": "clear_threshold", "hold": "hold_seconds",
            "clear": "clear_seconds", "severity": "severity", "on": "enabled"}  # fmt: skip
 #: The plan's words for the fields of a rule.
-_FIELD_WORDS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
+_FIELD_LABELS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
          "clear_seconds": "over after", "severity": "severity"}  # fmt: skip
 
 #: The values of the slot's own rule by field; None means that the slot has no own rule.
@@ -41,17 +41,19 @@ def take_alerts(value: object) -> dict[str, OwnRule]:
     """Check and convert the table ``alerts`` of a slot. Raises ``ValueError``."""
     if not isinstance(value, Mapping):
         raise ValueError('it must be a table such as { lag_look = "5min", inactive = false }')
-    found = {}
-    for name, given in value.items():
+    rules = {}
+    for name, rule_value in value.items():
         if name not in OVERRIDABLE:
-            near = difflib.get_close_matches(name, OVERRIDABLE, n=1, cutoff=0.5)
-            meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(OVERRIDABLE)}"
-            raise ValueError(f"no slot has a rule {name}; {meant}")
+            similar = difflib.get_close_matches(name, OVERRIDABLE, n=1, cutoff=0.5)
+            hint = (
+                f"did you mean {similar[0]}?" if similar else f"known are {', '.join(OVERRIDABLE)}"
+            )
+            raise ValueError(f"no slot has a rule {name}; {hint}")
         try:
-            found[name] = _take_rule(OVERRIDABLE[name], given)
+            rules[name] = _take_rule(OVERRIDABLE[name], rule_value)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    return found
+    return rules
 
 
 def _take_rule(kind: AlertKind, given: object) -> OwnRule:
@@ -62,18 +64,20 @@ def _take_rule(kind: AlertKind, given: object) -> OwnRule:
     table = {"threshold": given} if isinstance(given, str) else given
     if not isinstance(table, Mapping) or not table:
         raise ValueError('write false, true, "inherit", a threshold, or a table of a rule\'s keys')
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in table.items():
         if key not in _FIELDS:
             raise ValueError(f"there is no {key}; known are {', '.join(_FIELDS)}")
-        found[_FIELDS[key]] = _take_field(kind, key, value)
-    if "threshold" in found:
+        fields[_FIELDS[key]] = _take_field(kind, key, value)
+    if "threshold" in fields:
         # Do not inherit clear_threshold: it may lie beyond this rule's threshold.
-        found.setdefault("clear_threshold", None)
-        at, over = found["threshold"], found["clear_threshold"]
-        if over is not None and (over < at if kind.below else over > at):
+        fields.setdefault("clear_threshold", None)
+        threshold, clear_threshold = fields["threshold"], fields["clear_threshold"]
+        if clear_threshold is not None and (
+            clear_threshold < threshold if kind.below else clear_threshold > threshold
+        ):
             raise ValueError(f"over must be at {'least' if kind.below else 'most'} the threshold")
-    return found
+    return fields
 
 
 def _take_field(kind: AlertKind, key: str, value: object) -> Any:
@@ -99,15 +103,15 @@ def compare_alerts(item: Item, slot: Slot | None, declared: DeclaredSlot, *, pru
     """
     if item.trouble is not None or not declared.says("alerts"):
         return
-    wanted: dict[str, OwnRule] = dict(declared.get("alerts"))
-    own = _own_rules(slot)
-    for name in own:
-        if name not in wanted and prune:
-            wanted[name] = None
-        elif name not in wanted:
+    declared_rules: dict[str, OwnRule] = dict(declared.get("alerts"))
+    own_rules = _own_rules(slot)
+    for name in own_rules:
+        if name not in declared_rules and prune:
+            declared_rules[name] = None
+        elif name not in declared_rules:
             item.notes.append(f"It has a rule of its own instead of {name}; the file names none.")
-    for name, fields in wanted.items():
-        rule = own.get(name)
+    for name, fields in declared_rules.items():
+        rule = own_rules.get(name)
         if rule is None and fields is None:
             continue
         if rule is not None and fields is not None:
@@ -123,31 +127,31 @@ def _own_rules(slot: Slot | None) -> dict[str, AlertRule]:
     if slot is None:
         return {}
     rules = AlertRule.objects.filter(slot__source=slot.source_id, slot__name=slot.name)
-    found = rules.filter(overrides__key__in=list(OVERRIDABLE)).select_related("overrides")
-    return {rule.overrides.key: rule for rule in found if rule.overrides is not None}
+    overriding = rules.filter(overrides__key__in=list(OVERRIDABLE)).select_related("overrides")
+    return {rule.overrides.key: rule for rule in overriding if rule.overrides is not None}
 
 
 def _note_change(item: Item, name: str, rule: AlertRule | None, fields: OwnRule) -> None:
     kind = OVERRIDABLE[name]
-    was = "as for all slots"
+    former = "as for all slots"
     if rule is not None:
-        was = _words(kind, {key: getattr(rule, key) for key in fields or _FIELDS.values()})
-    now = "as for all slots" if fields is None else _words(kind, fields)
-    item.change(f"alert {name}", was, now)
+        former = _rule_text(kind, {key: getattr(rule, key) for key in fields or _FIELDS.values()})
+    now = "as for all slots" if fields is None else _rule_text(kind, fields)
+    item.change(f"alert {name}", former, now)
 
 
-def _words(kind: AlertKind, fields: Mapping[str, Any]) -> str:
-    words = []
-    for key, word in _FIELD_WORDS.items():
+def _rule_text(kind: AlertKind, fields: Mapping[str, Any]) -> str:
+    parts = []
+    for key, label in _FIELD_LABELS.items():
         value = fields.get(key)
         if value is None:
             continue
         if key != "severity":
             value = exact_words(value, Unit.SECONDS if key.endswith("seconds") else kind.unit)
-        words.append(f"{word} {value}")
+        parts.append(f"{label} {value}")
     if "enabled" in fields:
-        words.append("on" if fields["enabled"] else "off")
-    return ", ".join(words) or "none"
+        parts.append("on" if fields["enabled"] else "off")
+    return ", ".join(parts) or "none"
 
 
 @transaction.atomic

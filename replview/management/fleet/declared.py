@@ -97,7 +97,7 @@ def request_of(declared: DeclaredSlot, tables: list[TableFacts]) -> SlotRequest:
     """Return the request that creates the slot. Raises ``SourceProblem`` for unknown tables."""
     get = declared.get
     # Any protect value makes the plan choose a budget: leave "record" out if the file says "none".
-    none = declared.says("wal_budget") and get("wal_budget") is None
+    no_budget = declared.says("wal_budget") and get("wal_budget") is None
     return SlotRequest(
         slot_name=declared.name,
         publications=get("publications", ()),
@@ -109,21 +109,30 @@ def request_of(declared: DeclaredSlot, tables: list[TableFacts]) -> SlotRequest:
         adopt=get("adopt", False),
         failover=get("failover", False),
         wal_budget_bytes=get("wal_budget"),
-        protect="" if none and get("protect") == RECORD else get("protect", ""),
+        protect="" if no_budget and get("protect") == RECORD else get("protect", ""),
         heartbeat_seconds=get("heartbeat"),
     )
 
 
 def chosen_names(declared: DeclaredSlot, tables: list[TableFacts]) -> tuple[str, ...]:
     """Return the chosen tables as ``schema.table``; empty means all tables."""
-    patterns, excepted = declared.get("tables", ("*",)), declared.get("except_tables", ())
-    if patterns == ("*",) and not excepted:
+    patterns, except_patterns = declared.get("tables", ("*",)), declared.get("except_tables", ())
+    if patterns == ("*",) and not except_patterns:
         return ()
-    found = tables_matching(patterns, tables)
-    out = {table.oid for table in found if any(matches_table(p, table) for p in excepted)}
+    matching = tables_matching(patterns, tables)
+    excluded_oids = {
+        table.oid
+        for table in matching
+        if any(matches_table(pattern, table) for pattern in except_patterns)
+    }
     # Excluding a partitioned table excludes its partitions.
-    out |= {leaf.oid for table in found if table.oid in out for leaf in leaves_of(table, tables)}
-    chosen = tuple(table.text for table in found if table.oid not in out)
+    excluded_oids |= {
+        leaf.oid
+        for table in matching
+        if table.oid in excluded_oids
+        for leaf in leaves_of(table, tables)
+    }
+    chosen = tuple(table.text for table in matching if table.oid not in excluded_oids)
     # Return the patterns themselves if nothing is chosen: an empty result would mean all tables.
     return chosen or tuple(patterns)
 
@@ -134,10 +143,10 @@ def tables_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> li
     Raises ``SourceProblem`` for a name without ``*`` that is no table. A pattern with ``*`` may
     match nothing, because many databases share it.
     """
-    everything = list(tables)
-    found: dict[int, TableFacts] = {}
+    all_tables = list(tables)
+    tables_by_oid: dict[int, TableFacts] = {}
     for pattern in patterns:
-        matching = [table for table in everything if matches_table(pattern, table)]
+        matching = [table for table in all_tables if matches_table(pattern, table)]
         if not matching and "*" not in pattern:
             raise SourceProblem(
                 "no_such_table",
@@ -145,8 +154,8 @@ def tables_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> li
                 "unlogged tables cannot be published)",
                 "Correct tables in the file; names are written as in the catalog",
             )
-        found |= {table.oid: table for table in matching}
-    return list(found.values())
+        tables_by_oid |= {table.oid: table for table in matching}
+    return list(tables_by_oid.values())
 
 
 def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> Columns:
@@ -154,23 +163,25 @@ def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> C
 
     Raises ``SourceProblem`` for a name without ``*`` that is no column.
     """
-    everything = list(tables)
-    found: dict[tuple[str, str], frozenset[str]] = {}
+    all_tables = list(tables)
+    columns: dict[tuple[str, str], frozenset[str]] = {}
     for text in patterns:
-        of_table, _, of_column = text.rpartition(".")
-        any_found = False
-        for table in everything:
-            if not matches_table(of_table, table):
+        table_pattern, _, column_pattern = text.rpartition(".")
+        has_match = False
+        for table in all_tables:
+            if not matches_table(table_pattern, table):
                 continue
-            names = frozenset(name for name in table.columns if glob(of_column).fullmatch(name))
+            names = frozenset(
+                name for name in table.columns if glob(column_pattern).fullmatch(name)
+            )
             if names:
-                any_found = True
+                has_match = True
                 key = table.key
-                found[key] = found.get(key, frozenset()) | names
-        if not any_found and "*" not in text:
+                columns[key] = columns.get(key, frozenset()) | names
+        if not has_match and "*" not in text:
             remedy = "Correct exclude_columns or mask_columns: schema.table.column"
             raise SourceProblem("no_such_column", f"there is no column {text}", remedy)
-    return found
+    return columns
 
 
 def matches_table(pattern: str, table: TableFacts) -> bool:
@@ -180,5 +191,5 @@ def matches_table(pattern: str, table: TableFacts) -> bool:
     """
     if pattern == "*":
         return True
-    whole = pattern if "." in pattern else f"public.{pattern}"
-    return glob(whole).fullmatch(str(table)) is not None
+    full_pattern = pattern if "." in pattern else f"public.{pattern}"
+    return glob(full_pattern).fullmatch(str(table)) is not None

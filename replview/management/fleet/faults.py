@@ -33,7 +33,7 @@ class Places:
         return next((self._lines[part] for part in parts if part in self._lines), 1)
 
     def _scan(self, lines: list[str]) -> None:
-        inside: Path = ()
+        heading_path: Path = ()
         depth, multiline = 0, ""
         for number, line in enumerate(lines, 1):
             if multiline:
@@ -44,13 +44,15 @@ class Places:
                 depth += _depth(line)
                 continue
             if heading := _HEADING.match(line):
-                inside = self._open(heading[2], array=heading[1] == "[[")
-                self._lines.setdefault(inside, number)
+                heading_path = self._open(heading[2], array=heading[1] == "[[")
+                self._lines.setdefault(heading_path, number)
             elif key := _KEY.match(line):
-                self._lines.setdefault(inside + tuple(_parts(key[1])), number)
+                self._lines.setdefault(heading_path + tuple(_parts(key[1])), number)
                 # The quotes of a string that continues on the next line.
-                bare = _STRINGS.sub("", key[2])
-                multiline = next((quotes for quotes in ('"""', "'''") if quotes in bare), "")
+                without_strings = _STRINGS.sub("", key[2])
+                multiline = next(
+                    (quotes for quotes in ('"""', "'''") if quotes in without_strings), ""
+                )
                 depth = 0 if multiline else max(0, _depth(key[2]))
 
     def _open(self, heading: str, *, array: bool) -> Path:
@@ -71,8 +73,13 @@ def _parts(text: str) -> list[str]:
 
 
 def _depth(text: str) -> int:
-    bare = _STRINGS.sub("", text)
-    return bare.count("[") + bare.count("{") - bare.count("]") - bare.count("}")
+    without_strings = _STRINGS.sub("", text)
+    return (
+        without_strings.count("[")
+        + without_strings.count("{")
+        - without_strings.count("]")
+        - without_strings.count("}")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +117,9 @@ class Faults:
     def unknown(self, path: Sequence[str | int], known: Iterable[str]) -> None:
         """Add a fault for an unknown key, and name the most similar known key."""
         names = sorted(known)
-        near = difflib.get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
-        meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
-        self.add(path, f"there is no such key; {meant}")
+        similar = difflib.get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
+        hint = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(names)}"
+        self.add(path, f"there is no such key; {hint}")
 
     def check(self) -> None:
         """Raise ``FleetFaults`` if there are any faults, sorted by line."""

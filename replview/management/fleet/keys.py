@@ -30,41 +30,41 @@ def _yes_or_no(value: object) -> bool:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
         raise ValueError('it must be a list of texts, such as ["public.orders"]')
     return tuple(dict.fromkeys(value))
 
 
 def _names(value: object) -> tuple[str, ...]:
-    if not (found := _texts(value)):
+    if not (names := _texts(value)):
         raise ValueError("it must name at least one; leave the key out otherwise")
-    return found
+    return names
 
 
 def _patterns(value: object) -> tuple[str, ...]:
-    for one in (found := _names(value)):
-        if not all(one.split(".")):
-            raise ValueError(f"{one!r} is no table: write schema.table, where * is anything")
-    return found
+    for pattern in (patterns := _names(value)):
+        if not all(pattern.split(".")):
+            raise ValueError(f"{pattern!r} is no table: write schema.table, where * is anything")
+    return patterns
 
 
 def _dotted(value: object) -> tuple[str, ...]:
-    for one in (found := _patterns(value)):
-        if "." not in one and one != "*":
-            raise ValueError(f"{one!r} is no table: write schema.table, as in public.*")
+    for pattern in (patterns := _patterns(value)):
+        if "." not in pattern and pattern != "*":
+            raise ValueError(f"{pattern!r} is no table: write schema.table, as in public.*")
     try:
-        return tuple(read_patterns(found))  # the form that a grant stores
+        return tuple(read_patterns(patterns))  # the form that a grant stores
     except AccountProblem as problem:
         raise ValueError(str(problem)) from None
 
 
 def _columns(value: object) -> tuple[str, ...]:
-    for one in (found := _texts(value)):
-        if len(parts := one.split(".")) < 2 or not all(parts):
+    for column in (columns := _texts(value)):
+        if len(parts := column.split(".")) < 2 or not all(parts):
             raise ValueError(
-                f"{one!r} is no column: write schema.table.column, where * is anything"
+                f"{column!r} is no column: write schema.table.column, where * is anything"
             )
-    return found
+    return columns
 
 
 def _one_of(*allowed: str) -> Take:
@@ -83,31 +83,35 @@ def _budget(value: object) -> int | None:
 
 
 def _heartbeat(value: object) -> int | None:
-    least, most = HEARTBEAT_BOUNDS
+    shortest, longest = HEARTBEAT_BOUNDS
     if value is False or value == "none":
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"it must be a number of seconds from {least} to {most}, or false")
+    if isinstance(value, bool) or not isinstance(value, int) or not shortest <= value <= longest:
+        raise ValueError(f"it must be a number of seconds from {shortest} to {longest}, or false")
     return value
 
 
 def _options(value: object) -> dict[str, str]:
-    allowed = "; ".join(f"{key} = {' or '.join(words)}" for key, words in PLUGIN_OPTIONS.items())
+    allowed = "; ".join(f"{key} = {' or '.join(values)}" for key, values in PLUGIN_OPTIONS.items())
     if not isinstance(value, Mapping):
         raise ValueError(f'it must be a table such as {{ streaming = "parallel" }}: {allowed}')
-    found = {}
-    for name, given in value.items():
-        word = ("on" if given else "off") if isinstance(given, bool) else str(given)
-        if word not in PLUGIN_OPTIONS.get(name, ()):
-            raise ValueError(f"{name} = {given!r} is not one of: {allowed}")
-        found[name] = word
-    return found
+    options = {}
+    for name, option_value in value.items():
+        text = (
+            ("on" if option_value else "off")
+            if isinstance(option_value, bool)
+            else str(option_value)
+        )
+        if text not in PLUGIN_OPTIONS.get(name, ()):
+            raise ValueError(f"{name} = {option_value!r} is not one of: {allowed}")
+        options[name] = text
+    return options
 
 
 def _slot_name(value: object) -> str:
-    if fault := slot_name_fault(found := _text(value)):
+    if fault := slot_name_fault(name := _text(value)):
         raise ValueError(fault)
-    return found
+    return name
 
 
 def _password(value: object) -> str:
@@ -129,11 +133,11 @@ def _keep_for(value: object) -> int | None:
     """Parse a number of days, for ``Slot.keep_for_days``; None keeps without limit."""
     if value in ("none", False):
         return None
-    found = re.fullmatch(r"([0-9]{1,6})\s*(?:d|days?)?", str(value).strip(), re.ASCII)
-    if found is None or isinstance(value, bool):
+    match = re.fullmatch(r"([0-9]{1,6})\s*(?:d|days?)?", str(value).strip(), re.ASCII)
+    if match is None or isinstance(value, bool):
         raise ValueError('it must be a number of days such as 90 or "90d", or "none"')
-    check_keeping(Keeping(int(found[1]), None))
-    return int(found[1])
+    check_keeping(Keeping(int(match[1]), None))
+    return int(match[1])
 
 
 def _keep_at_most(value: object) -> int | None:

@@ -38,16 +38,18 @@ def plan_fleet(fleet: DeclaredFleet, *, prune: bool, stop: threading.Event) -> F
             return plan_source(declared, file=fleet.name, prune=prune, stop=stop)
         except Exception as error:
             # One failing source must not hide the others. The error's text may hold secrets.
-            trouble = SourceProblem("failed", f"looking at it failed ({type(error).__name__})",
+            problem = SourceProblem("failed", f"looking at it failed ({type(error).__name__})",
                               "Look at it with 'replview doctor'")  # fmt: skip
             item = Item(kind="source", name=declared.name)
-            item.refuse(trouble, Verdict.UNREACHABLE)
+            item.refuse(problem, Verdict.UNREACHABLE)
             return [item]
 
     groups = side_by_side(plan_one, fleet.sources, stop)
-    named = {declared.name for declared in fleet.sources}
-    further = Source.objects.filter(ephemeral=False, removing_at=None).exclude(name__in=named)
-    groups += [plan_further_source(source, file=fleet.name, prune=prune) for source in further]
+    declared_names = {declared.name for declared in fleet.sources}
+    undeclared = Source.objects.filter(ephemeral=False, removing_at=None).exclude(
+        name__in=declared_names
+    )
+    groups += [plan_further_source(source, file=fleet.name, prune=prune) for source in undeclared]
     groups += [[item] for item in plan_masks(fleet, prune=prune)]
     groups += [[item] for item in plan_grants(fleet, prune=prune)]
     return FleetPlan(groups)
@@ -88,21 +90,23 @@ def plan_grants(fleet: DeclaredFleet, *, prune: bool) -> list[Item]:
     """
     if not fleet.grants:
         return []
-    known = {}
+    existing = {}
     for grant in Grant.objects.select_related("user", "group", "source"):
         kind, holder = "group" if grant.group else "user", str(grant.group or grant.user or "")
-        known[kind, holder, grant.source.name if grant.source else ""] = grant
+        existing[kind, holder, grant.source.name if grant.source else ""] = grant
     items = [
-        _plan(declared, known.pop((declared.kind, declared.holder, declared.source), None))
+        _plan_grant(declared, existing.pop((declared.kind, declared.holder, declared.source), None))
         for declared in fleet.grants
     ]
-    for (kind, holder, source), grant in known.items():
+    for (kind, holder, source), grant in existing.items():
         name = f"{kind} {holder} on {source or 'every source'}"
-        items.append(_further("grant", name, prune, take_grant, grant))
+        items.append(_plan_undeclared("grant", name, prune, take_grant, grant))
     return items
 
 
-def _further(kind: str, name: str, prune: bool, remove: Callable[[Any], Any], row: Any) -> Item:
+def _plan_undeclared(
+    kind: str, name: str, prune: bool, remove: Callable[[Any], Any], row: Any
+) -> Item:
     """Return the item of a grant or mask rule that the file does not name: left or removed."""
     item = Item(kind=kind, name=name, verdict=Verdict.REMOVED if prune else Verdict.LEFT)
     if prune:
@@ -110,7 +114,7 @@ def _further(kind: str, name: str, prune: bool, remove: Callable[[Any], Any], ro
     return item
 
 
-def _plan(declared: DeclaredGrant, grant: Grant | None) -> Item:
+def _plan_grant(declared: DeclaredGrant, grant: Grant | None) -> Item:
     item = Item(kind="grant", name=str(declared))
     holder = _holder(declared)
     if holder is None:
@@ -120,8 +124,8 @@ def _plan(declared: DeclaredGrant, grant: Grant | None) -> Item:
     tables = list(declared.tables)
     if grant is not None and sorted(grant.tables) == sorted(tables):
         return item
-    was = None if grant is None else grant.tables or "all tables"
-    item.change("sees", was, tables or "all tables")
+    former = None if grant is None else grant.tables or "all tables"
+    item.change("sees", former, tables or "all tables")
     if grant is None:
         item.verdict = Verdict.ADDED
     item.acts.append(lambda say: give_grant(holder, _source(declared.source), tables, by=BY))
@@ -149,20 +153,23 @@ def plan_masks(fleet: DeclaredFleet, *, prune: bool) -> list[Item]:
     """
     if not fleet.has_masks:
         return []
-    known = {
+    existing = {
         (rule.source.name if rule.source else "", rule.table_pattern, rule.column_pattern,
          rule.type_pattern): rule
         for rule in MaskRule.objects.select_related("source")
     }  # fmt: skip
     items = [
-        _plan_mask(one, known.pop((one.source, one.table, one.column, one.type), None))
-        for one in fleet.masks
+        _plan_mask(
+            declared,
+            existing.pop((declared.source, declared.table, declared.column, declared.type), None),
+        )
+        for declared in fleet.masks
     ]
-    for rule in known.values():
-        items.append(_further("mask", str(rule), prune, remove_rule, rule))
+    for rule in existing.values():
+        items.append(_plan_undeclared("mask", str(rule), prune, remove_rule, rule))
         if prune:
-            shown = "What was masked on display by this rule alone is shown again."
-            items[-1].notes.append(shown)
+            note_text = "What was masked on display by this rule alone is shown again."
+            items[-1].notes.append(note_text)
     return items
 
 
@@ -172,18 +179,18 @@ def _plan_mask(declared: DeclaredMask, rule: MaskRule | None) -> Item:
         when = "at ingest" if declared.when == "ingest" else "on display"
         item.change("masked", "not by this rule", when)
         item.verdict = Verdict.ADDED
-        item.will(_add, declared)
+        item.will(_add_mask, declared)
         return item
-    wanted = {"when": declared.when, "note": declared.note or rule.note}
-    differing = {name: now for name, now in wanted.items() if getattr(rule, name) != now}
-    for name, now in differing.items():
+    declared_values = {"when": declared.when, "note": declared.note or rule.note}
+    changes = {name: now for name, now in declared_values.items() if getattr(rule, name) != now}
+    for name, now in changes.items():
         item.change(name, getattr(rule, name), now)
-    if differing:
-        item.will(_change, rule, differing)
+    if changes:
+        item.will(_change_mask, rule, changes)
     return item
 
 
-def _add(declared: DeclaredMask) -> None:
+def _add_mask(declared: DeclaredMask) -> None:
     add_rule(
         MaskRule(
             source=_source(declared.source),
@@ -197,7 +204,7 @@ def _add(declared: DeclaredMask) -> None:
     )
 
 
-def _change(rule: MaskRule, differing: dict[str, str]) -> None:
+def _change_mask(rule: MaskRule, changes: dict[str, str]) -> None:
     """Replace the rule in one transaction, so that there is no moment without it.
 
     The new row gets a new number, by which running receivers notice the change.
@@ -205,9 +212,9 @@ def _change(rule: MaskRule, differing: dict[str, str]) -> None:
     with transaction.atomic():
         MaskRule.objects.filter(pk=rule.pk).delete()
         rule.pk = None
-        for name, now in differing.items():
+        for name, now in changes.items():
             setattr(rule, name, now)
         rule.save(force_insert=True)
         note("changed_settings", subject="mask rule changed", source_id=rule.source_id,
-             details={"by": BY, "columns": rule.column_pattern, **differing})  # fmt: skip
+             details={"by": BY, "columns": rule.column_pattern, **changes})  # fmt: skip
     visibility.forget()

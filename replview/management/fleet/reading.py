@@ -23,8 +23,8 @@ from replview.management.fleet.faults import Fault, Faults, FleetFaults, Places
 from replview.store.dsn import split_dsn
 from replview.store.reachable import DSNError
 
-_LONGEST_BYTES = 4_000_000
-_LONGEST_NAME = 100
+_MAX_BYTES = 4_000_000
+_MAX_NAME_LENGTH = 100
 SettingPath = tuple[str | int, ...]
 Declared = TypeVar("Declared", DeclaredSource, DeclaredSlot, DeclaredMask, DeclaredGrant)
 
@@ -35,15 +35,15 @@ def read_fleet(path: Path) -> DeclaredFleet:
     try:
         # Read standard input instead of opening it again: a pipe may belong to another user.
         with nullcontext(sys.stdin.buffer) if standard else path.open("rb") as file:
-            content = file.read(_LONGEST_BYTES + 1)
-        if len(content) > _LONGEST_BYTES:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
             raise FleetFaults([Fault(0, "", "the file is longer than any fleet is")])
         text = content.decode()
     except OSError as error:
         raise FleetFaults([Fault(0, "", f"it cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
         raise FleetFaults([Fault(0, "", "it is not UTF-8, as TOML is")]) from None
-    return replace(parse_fleet(text), name="stdin" if standard else path.name[:_LONGEST_NAME])
+    return replace(parse_fleet(text), name="stdin" if standard else path.name[:_MAX_NAME_LENGTH])
 
 
 def parse_fleet(text: str) -> DeclaredFleet:
@@ -59,26 +59,37 @@ def parse_fleet(text: str) -> DeclaredFleet:
 
 
 def _fleet(document: Mapping[str, Any], faults: Faults) -> DeclaredFleet:
-    known = {"defaults", "source", "mask", "grant"}
+    known_keys = {"defaults", "source", "mask", "grant"}
     for key in document:
-        if key not in known:
-            faults.unknown((key,), known)
-    given = document.get("defaults", {})
+        if key not in known_keys:
+            faults.unknown((key,), known_keys)
+    defaults_table = document.get("defaults", {})
     defaults: dict[str, Any] = {}
     slot_defaults: dict[str, Any] = {}
-    if isinstance(given, Mapping):
-        defaults = _taken(given, keys.DEFAULTS, ("defaults",), faults, further={"slot"})
+    if isinstance(defaults_table, Mapping):
+        defaults = _convert(
+            defaults_table, keys.DEFAULTS, ("defaults",), faults, other_keys={"slot"}
+        )
         inherited = {key: take for key, take in keys.SLOT.items() if key != "name"}
-        if isinstance(given.get("slot", {}), Mapping):
-            slot_defaults = _taken(given.get("slot", {}), inherited, ("defaults", "slot"), faults)
+        if isinstance(defaults_table.get("slot", {}), Mapping):
+            slot_defaults = _convert(
+                defaults_table.get("slot", {}), inherited, ("defaults", "slot"), faults
+            )
     else:
         faults.add(("defaults",), "it must be a table: [defaults]")
-    sources = _each(
-        document, ("source",), faults, lambda t, at: _source(t, at, defaults, slot_defaults, faults)
+    sources = _read_each(
+        document,
+        ("source",),
+        faults,
+        lambda table, path: _source(table, path, defaults, slot_defaults, faults),
     )
     names = {source.name for source in sources}
-    masks = _each(document, ("mask",), faults, lambda t, at: _mask(t, at, names, faults))
-    grants = _each(document, ("grant",), faults, lambda t, at: _grant(t, at, names, faults))
+    masks = _read_each(
+        document, ("mask",), faults, lambda table, path: _mask(table, path, names, faults)
+    )
+    grants = _read_each(
+        document, ("grant",), faults, lambda table, path: _grant(table, path, names, faults)
+    )
     return DeclaredFleet(sources=sources, masks=masks, grants=grants, has_masks="mask" in document)
 
 
@@ -89,7 +100,7 @@ def _source(
     slot_defaults: Mapping[str, Any],
     faults: Faults,
 ) -> DeclaredSource | None:
-    values = _taken(table, keys.SOURCE, path, faults, further={"slot"})
+    values = _convert(table, keys.SOURCE, path, faults, other_keys={"slot"})
     if "name" not in values:
         if "name" not in table:
             faults.add(path, 'it has no name: name = "shop"')
@@ -98,7 +109,12 @@ def _source(
     if fault := name_fault(name):
         faults.add((*path, "name"), fault)
     dsn, password_ref = address_of(values, defaults, path, faults)
-    slots = _each(table, (*path, "slot"), faults, lambda t, at: _slot(t, at, slot_defaults, faults))
+    slots = _read_each(
+        table,
+        (*path, "slot"),
+        faults,
+        lambda slot_table, slot_path: _slot(slot_table, slot_path, slot_defaults, faults),
+    )
     line = faults.line_of(path)
     return DeclaredSource(name=name, dsn=dsn, password_ref=password_ref, slots=slots, line=line)
 
@@ -106,14 +122,14 @@ def _source(
 def _slot(
     table: Mapping[str, Any], path: SettingPath, defaults: Mapping[str, Any], faults: Faults
 ) -> DeclaredSlot | None:
-    own = _taken(table, keys.SLOT, path, faults)
-    values = {**defaults, **own}
+    own_values = _convert(table, keys.SLOT, path, faults)
+    values = {**defaults, **own_values}
     if "alerts" in values:
-        values["alerts"] = {**defaults.get("alerts", {}), **own.get("alerts", {})}
+        values["alerts"] = {**defaults.get("alerts", {}), **own_values.get("alerts", {})}
     # A slot that chooses tables itself inherits no table choice from the defaults.
     choices = {"publications", "tables", "except_tables", "all_tables"}
-    if choices & set(own):
-        values = {k: v for k, v in values.items() if k not in choices or k in own}
+    if choices & set(own_values):
+        values = {k: v for k, v in values.items() if k not in choices or k in own_values}
     if "publications" in values and {"tables", "except_tables", "all_tables"} & set(values):
         faults.add(
             (*path, "publications"),
@@ -126,7 +142,7 @@ def _slot(
             (*path, "wal_budget"),
             'a slot that replview creates has a WAL budget; to be warned only: protect = "record"',
         )
-    if "name" in table and "name" not in own:
+    if "name" in table and "name" not in own_values:
         return None  # the name is invalid: do not use the default name instead
     name = values.pop("name", "replview")
     return DeclaredSlot(name=name, values=values, line=faults.line_of(path))
@@ -135,11 +151,11 @@ def _slot(
 def _mask(
     table: Mapping[str, Any], path: SettingPath, sources: set[str], faults: Faults
 ) -> DeclaredMask | None:
-    values = _taken(table, keys.MASK, path, faults)
+    values = _convert(table, keys.MASK, path, faults)
     if values.get("source", "") and values["source"] not in sources:
         faults.add((*path, "source"), f"there is no [[source]] named {values['source']} here")
-    named = values.get("table", "") + values.get("column", "")
-    if not values.get("type") and set(named) <= set("*."):
+    names = values.get("table", "") + values.get("column", "")
+    if not values.get("type") and set(names) <= set("*."):
         faults.add(path, "it would mask every column there is: name a table, a column or a type")
         return None
     return DeclaredMask(**values, line=faults.line_of(path))
@@ -148,7 +164,7 @@ def _mask(
 def _grant(
     table: Mapping[str, Any], path: SettingPath, sources: set[str], faults: Faults
 ) -> DeclaredGrant | None:
-    values = _taken(table, keys.GRANT, path, faults)
+    values = _convert(table, keys.GRANT, path, faults)
     if values.get("source", "") and values["source"] not in sources:
         faults.add((*path, "source"), f"there is no [[source]] named {values['source']} here")
     if ("user" in values) == ("group" in values):
@@ -160,59 +176,59 @@ def _grant(
                          tables=() if "*" in tables else tables)  # fmt: skip
 
 
-def _taken(
+def _convert(
     table: Mapping[str, Any],
-    known: Mapping[str, keys.Take],
+    converters: Mapping[str, keys.Take],
     path: SettingPath,
     faults: Faults,
-    further: frozenset[str] | set[str] = frozenset(),
+    other_keys: frozenset[str] | set[str] = frozenset(),
 ) -> dict[str, Any]:
     """Return the valid values of a table; report unknown keys and invalid values as faults."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in table.items():
-        if key in further:
+        if key in other_keys:
             continue
-        if key not in known:
-            faults.unknown((*path, key), {*known, *further})
+        if key not in converters:
+            faults.unknown((*path, key), {*converters, *other_keys})
             continue
         try:
-            found[key] = known[key](value)
+            values[key] = converters[key](value)
         except ValueError as error:
             faults.add((*path, key), str(error))
-    return found
+    return values
 
 
 def _tables(
     within: Mapping[str, Any], path: SettingPath, faults: Faults
 ) -> list[Mapping[str, Any]]:
     """Return an array of tables; report any other value as a fault."""
-    given = within.get(str(path[-1]), [])
-    if isinstance(given, list) and all(isinstance(one, Mapping) for one in given):
-        return given
+    tables = within.get(str(path[-1]), [])
+    if isinstance(tables, list) and all(isinstance(table, Mapping) for table in tables):
+        return tables
     heading = ".".join(part for part in path if isinstance(part, str))
     faults.add(path, f"it must be an array of tables: [[{heading}]]")
     return []
 
 
-def _each(
+def _read_each(
     within: Mapping[str, Any],
     path: SettingPath,
     faults: Faults,
     read: Callable[[Mapping[str, Any], SettingPath], Declared | None],
 ) -> tuple[Declared, ...]:
     """Return what an array of tables declares; report a second declaration as a fault."""
-    found: dict[str, tuple[Declared, SettingPath]] = {}
+    declared_by_name: dict[str, tuple[Declared, SettingPath]] = {}
     for index, table in enumerate(_tables(within, path, faults)):
-        place = (*path, index)
-        one = read(table, place)
-        if one is None:
+        entry_path = (*path, index)
+        declaration = read(table, entry_path)
+        if declaration is None:
             continue
-        name = getattr(one, "name", "") or str(one)
-        if name in found:
-            line = faults.line_of(found[name][1])
-            faults.add(place, f"{name} is declared twice (line {line}, too)")
-        found.setdefault(name, (one, place))
-    return tuple(one for one, _ in found.values())
+        name = getattr(declaration, "name", "") or str(declaration)
+        if name in declared_by_name:
+            line = faults.line_of(declared_by_name[name][1])
+            faults.add(entry_path, f"{name} is declared twice (line {line}, too)")
+        declared_by_name.setdefault(name, (declaration, entry_path))
+    return tuple(declaration for declaration, _ in declared_by_name.values())
 
 
 def address_of(
@@ -222,24 +238,24 @@ def address_of(
 
     An invalid address becomes a fault.
     """
-    own = str(values.get("dsn", ""))
+    dsn = str(values.get("dsn", ""))
     service = str(values.get("service", ""))
-    if own and service:
+    if dsn and service:
         faults.add((*path, "service"), "give a dsn or a service, not both")
     password_ref = values.get("password", "")
-    if own.startswith("env:"):
+    if dsn.startswith("env:"):
         if password_ref:
             faults.add((*path, "password"), "the whole DSN is in that variable, password and all")
-        return _split(own, (*path, "dsn"), faults), ""
+        return _split(dsn, (*path, "dsn"), faults), ""
     if service:
         # Merge no defaults: their keywords would override the settings of the service.
         return _split(libpq.make_conninfo("", service=service), path, faults), password_ref
-    if not own and "dsn" not in defaults:
+    if not dsn and "dsn" not in defaults:
         faults.add(path, 'it has no address: dsn = "host=… dbname=… user=…"')
         return "", ""
     password_ref = password_ref or defaults.get("password", "")
     shared = _split(str(defaults.get("dsn", "")), ("defaults", "dsn"), faults)
-    conninfo = _split(own, (*path, "dsn"), faults)
+    conninfo = _split(dsn, (*path, "dsn"), faults)
     if shared.startswith("env:"):
         return conninfo or shared, password_ref if conninfo else ""
     merged = {**libpq.conninfo_to_dict(shared), **libpq.conninfo_to_dict(conninfo)}

@@ -31,8 +31,12 @@ from replview.store.slot_control import reopen
 from replview.text.parsing import table_text
 
 #: Columns of the slot's row that take effect at the next connection; file keys are the same.
-_ROW = ("publications", "options", "interface", "keep_aborted")
-_BUDGET = {"wal_budget": "wal_budget_bytes", "protect": "protect", "heartbeat": "heartbeat_seconds"}
+_ROW_KEYS = ("publications", "options", "interface", "keep_aborted")
+_BUDGET_COLUMNS = {
+    "wal_budget": "wal_budget_bytes",
+    "protect": "protect",
+    "heartbeat": "heartbeat_seconds",
+}
 
 
 def plan_kept(
@@ -43,7 +47,7 @@ def plan_kept(
     if slot.desired == Slot.Desired.REMOVING:
         item.refuse(SourceProblem("removing", "it is being removed", "Apply again when it is gone"))
         return item
-    facts = next((s for s in read_slots(connection) if s.slot_name == slot.name), None)
+    facts = next((row for row in read_slots(connection) if row.slot_name == slot.name), None)
     if slot.owned:  # an adopted slot is accepted as it is
         _check_fixed(item, facts, declared, read_server_facts(connection))
     _compare_tables(connection, item, slot, declared, tables)
@@ -73,15 +77,15 @@ def _check_fixed(
     if declared.says("failover") and bool(facts.failover) != declared.get("failover"):
         if facts.failover is None and not declared.get("failover"):
             return
-        word = "is" if facts.failover else "is not"
-        cause = f"the slot {word} one that survives a failover, and that is not changed in place"
+        verb = "is" if facts.failover else "is not"
+        cause = f"the slot {verb} one that survives a failover, and that is not changed in place"
         item.refuse(SourceProblem("fixed", cause, remedy))
     if declared.says("two_phase") and facts.two_phase is not None:
         request = SlotRequest(slot_name=declared.name, two_phase=declared.get("two_phase"))
-        wanted, _ = two_phase_of(request, server, failover=bool(facts.failover))
-        if wanted != facts.two_phase:
-            word = "is" if facts.two_phase else "is not"
-            cause = f"the slot {word} a two-phase one, and that is not changed in place"
+        expected, _ = two_phase_of(request, server, failover=bool(facts.failover))
+        if expected != facts.two_phase:
+            verb = "is" if facts.two_phase else "is not"
+            cause = f"the slot {verb} a two-phase one, and that is not changed in place"
             item.refuse(SourceProblem("fixed", cause, remedy))
 
 
@@ -90,25 +94,33 @@ def _compare_tables(
 ) -> None:
     if not declared.says("tables", "except_tables", "all_tables"):
         return
-    made = made_by_us(slot)
-    ours = [p for p in read_publications(connection) if p.name in made]
-    everything = any(publication.all_tables for publication in ours)
-    if everything and (declared.get("all_tables") or chosen_names(declared, tables) == ()):
+    made_names = made_by_us(slot)
+    own_publications = [
+        publication
+        for publication in read_publications(connection)
+        if publication.name in made_names
+    ]
+    is_all_tables = any(publication.all_tables for publication in own_publications)
+    if is_all_tables and (declared.get("all_tables") or chosen_names(declared, tables) == ()):
         return
-    if declared.get("all_tables") and not everything:
+    if declared.get("all_tables") and not is_all_tables:
         remedy = 'Write tables = ["*"]: new tables join when the file is applied again'
         cause = "its publication is not FOR ALL TABLES, and is not made so in place"
         item.refuse(SourceProblem("fixed", cause, remedy))
         return
-    members = {m.key: p for p in ours for m in read_members(connection, p.name)}
+    members = {
+        member.key: publication
+        for publication in own_publications
+        for member in read_members(connection, publication.name)
+    }
     request = SlotRequest(slot_name=slot.name, tables=chosen_names(declared, tables))
     chosen = chosen_tables(request, tables, connection.info.server_version)
     add, remove = _membership_changes(chosen, members, tables)
     if not add and not remove:
         return
     parts = [f"+{name}" for name in add] + [f"-{name}" for name in remove]
-    more = f" and {len(parts) - 12} more" if len(parts) > 12 else ""
-    item.change("tables", f"{len(members)} published", f"{' '.join(parts[:12])}{more}")
+    rest = f" and {len(parts) - 12} more" if len(parts) > 12 else ""
+    item.change("tables", f"{len(members)} published", f"{' '.join(parts[:12])}{rest}")
     changed = {"add": add, "remove": remove}
     item.take(plan_tables(slot, **changed), lambda say: change_tables(slot, **changed, by=BY))
 
@@ -119,64 +131,64 @@ def _membership_changes(
     tables: list[TableFacts],
 ) -> tuple[list[str], list[str]]:
     """Return the tables to add to the slot's publications, and those to remove."""
-    wanted = {table.key for table in chosen}
+    chosen_keys = {table.key for table in chosen}
     # Tables that have a usable replica identity by now also join the publication of updates.
     add = [
         table.text
         for table in chosen
-        if (found := members.get(table.key)) is None
-        or (not found.needs_identity and fully_usable(table, tables))
+        if (publication := members.get(table.key)) is None
+        or (not publication.needs_identity and fully_usable(table, tables))
     ]
-    remove = [table_text(*key) for key in members if key not in wanted]
+    remove = [table_text(*key) for key in members if key not in chosen_keys]
     return add, remove
 
 
 def _compare_row(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
     """Note differing columns of the slot's row; the receiver reconnects to read them."""
-    wanted: dict[str, Any] = {}
-    for key in filter(declared.says, _ROW):
-        was, now = getattr(slot, key), declared.get(key)
+    new_values: dict[str, Any] = {}
+    for key in filter(declared.says, _ROW_KEYS):
+        former, now = getattr(slot, key), declared.get(key)
         if key == "publications":
-            now = was if sorted(was) == sorted(now) else list(now)
-        if was != now:
-            wanted[key] = now
-            item.change(key.replace("_", " "), was, now)
-    if wanted and item.trouble is None:
+            now = former if sorted(former) == sorted(now) else list(now)
+        if former != now:
+            new_values[key] = now
+            item.change(key.replace("_", " "), former, now)
+    if new_values and item.trouble is None:
         item.notes.append("The receiver connects anew within two seconds; nothing is lost.")
-        item.will(_change_row, slot, wanted)
+        item.will(_change_row, slot, new_values)
 
 
-def _change_row(slot: Slot, wanted: dict[str, Any]) -> None:
-    Slot.objects.filter(pk=slot.pk).update(**wanted)
+def _change_row(slot: Slot, new_values: dict[str, Any]) -> None:
+    Slot.objects.filter(pk=slot.pk).update(**new_values)
     reopen(slot)
-    words = ", ".join(sorted(name.replace("_", " ") for name in wanted))
-    note_slot(slot, "settings", f"Changed: {words}.", by=BY, settings=sorted(wanted))
+    changed_names = ", ".join(sorted(name.replace("_", " ") for name in new_values))
+    note_slot(slot, "settings", f"Changed: {changed_names}.", by=BY, settings=sorted(new_values))
 
 
 def _compare_budget(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
-    wanted = {}
-    for key, column in _BUDGET.items():
-        if not declared.says(key) or (was := getattr(slot, column)) == declared.get(key):
+    new_values = {}
+    for key, column in _BUDGET_COLUMNS.items():
+        if not declared.says(key) or (former := getattr(slot, column)) == declared.get(key):
             continue
-        wanted[column] = now = declared.get(key)
+        new_values[column] = now = declared.get(key)
         if key == "wal_budget":
-            was, now = _size(was), _size(now)
-        item.change(key.replace("_", " "), was, now)
-    if wanted.get("heartbeat_seconds") and slot.source.in_recovery:
+            former, now = _size(former), _size(now)
+        item.change(key.replace("_", " "), former, now)
+    if new_values.get("heartbeat_seconds") and slot.source.in_recovery:
         cause = f"{slot.source} is a standby: no heartbeat can be written there"
         item.refuse(SourceProblem("standby", cause, "Leave it out, or write heartbeat = false"))
-    if wanted and item.trouble is None:
-        item.will(change_budget, slot, wanted, by=BY)
+    if new_values and item.trouble is None:
+        item.will(change_budget, slot, new_values, by=BY)
 
 
 def _compare_running(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
     if not declared.says("running"):
         return
-    wanted = Slot.Desired.RUNNING if declared.get("running") else Slot.Desired.STOPPED
-    if slot.desired == wanted:
+    desired = Slot.Desired.RUNNING if declared.get("running") else Slot.Desired.STOPPED
+    if slot.desired == desired:
         return
-    item.change("receiving", slot.desired, wanted)
-    if wanted == Slot.Desired.RUNNING:
+    item.change("receiving", slot.desired, desired)
+    if desired == Slot.Desired.RUNNING:
         item.take(plan_start(slot), lambda say: start(slot, by=BY, say=say))
     else:
         item.take(plan_stop(slot), lambda say: stop(slot, by=BY))
@@ -192,53 +204,53 @@ def compare_columns(
     mask = columns_matching(declared.get("mask_columns", ()), tables)
     request = SlotRequest(slot_name=slot.name, exclude=exclude, mask=mask)
     # An excluded column would also be missing from the keys that contain it.
-    check_columns(request, tables, _known_by_key(connection, slot, tables))
-    wanted = rules_for_slot(request)
+    check_columns(request, tables, _updated_tables(connection, slot, tables))
+    declared_rules = rules_for_slot(request)
     # Keep the existing rules of a kind (excluded or masked) that the file does not declare.
     for key, rule in (("exclude_columns", "drop"), ("mask_columns", "mask")):
         if not declared.says(key):
             for table, columns in slot.column_rules.items():
-                for column, was in columns.items():
-                    if was == rule:
-                        wanted.setdefault(table, {}).setdefault(column, was)
-    if wanted == slot.column_rules:
+                for column, former in columns.items():
+                    if former == rule:
+                        declared_rules.setdefault(table, {}).setdefault(column, former)
+    if declared_rules == slot.column_rules:
         return
-    was, now = _flat(slot.column_rules), _flat(wanted)
-    for name in sorted(was.keys() | now.keys()):
-        if was.get(name) != now.get(name):
-            item.change(f"column {name}", was.get(name, "kept"), now.get(name, "kept"))
+    former, now = _rule_by_column(slot.column_rules), _rule_by_column(declared_rules)
+    for name in sorted(former.keys() | now.keys()):
+        if former.get(name) != now.get(name):
+            item.change(f"column {name}", former.get(name, "kept"), now.get(name, "kept"))
     texts = {str(table): table.text for table in tables}
     changed = {
-        texts.get(table, table): wanted.get(table, {})
-        for table in wanted.keys() | slot.column_rules.keys()
-        if wanted.get(table) != slot.column_rules.get(table)
+        texts.get(table, table): declared_rules.get(table, {})
+        for table in declared_rules.keys() | slot.column_rules.keys()
+        if declared_rules.get(table) != slot.column_rules.get(table)
     }
     item.take(plan_columns(slot, changed), lambda say: change_columns(slot, changed, by=BY))
 
 
-def _known_by_key(
+def _updated_tables(
     connection: Connection, slot: Slot, tables: list[TableFacts]
 ) -> list[TableFacts] | None:
     """Return the tables whose updates our publications publish.
 
     None means that replview made none of the slot's publications, so any table may be in them.
     """
-    made = made_by_us(slot)
-    if not made:
+    made_names = made_by_us(slot)
+    if not made_names:
         return None
     published = {
         table.key
         for publication in read_publications(connection)
-        if publication.name in made and publication.needs_identity
+        if publication.name in made_names and publication.needs_identity
         for table in publication.tables
     }
     return [table for table in tables if table.key in published]
 
 
-def _flat(rules: dict[str, dict[str, str]]) -> dict[str, str]:
-    words = {"drop": "left out", "mask": "masked"}
+def _rule_by_column(rules: dict[str, dict[str, str]]) -> dict[str, str]:
+    rule_texts = {"drop": "left out", "mask": "masked"}
     return {
-        f"{table}.{column}": words.get(rule, rule)
+        f"{table}.{column}": rule_texts.get(rule, rule)
         for table, columns in rules.items()
         for column, rule in columns.items()
     }
@@ -246,24 +258,26 @@ def _flat(rules: dict[str, dict[str, str]]) -> dict[str, str]:
 
 def wanted_keeping(slot: Slot, declared: DeclaredSlot) -> Keeping | None:
     """Return the declared retention, or None if the slot has it already."""
-    wanted = Keeping(
+    declared_keeping = Keeping(
         declared.get("keep_for", slot.keep_for_days),
         declared.get("keep_at_most", slot.keep_at_most_bytes),
     )
-    return None if wanted == Keeping.of(slot) else wanted
+    return None if declared_keeping == Keeping.of(slot) else declared_keeping
 
 
 def compare_keeping(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
     """Note a different retention, what it would delete, and how it is changed."""
-    wanted = wanted_keeping(slot, declared)
-    if wanted is None:
+    declared_keeping = wanted_keeping(slot, declared)
+    if declared_keeping is None:
         return
-    if wanted.for_days != slot.keep_for_days:
-        days = (slot.keep_for_days, wanted.for_days)
-        item.change("keep for", *(None if one is None else f"{one} days" for one in days))
-    if wanted.at_most_bytes != slot.keep_at_most_bytes:
-        item.change("keep at most", _size(slot.keep_at_most_bytes), _size(wanted.at_most_bytes))
-    loss = loss_of(slot, wanted)
+    if declared_keeping.for_days != slot.keep_for_days:
+        days = (slot.keep_for_days, declared_keeping.for_days)
+        item.change("keep for", *(None if count is None else f"{count} days" for count in days))
+    if declared_keeping.at_most_bytes != slot.keep_at_most_bytes:
+        item.change(
+            "keep at most", _size(slot.keep_at_most_bytes), _size(declared_keeping.at_most_bytes)
+        )
+    loss = loss_of(slot, declared_keeping)
     if not loss.nothing:
         item.notes.append(
             f"This deletes what is recorded from {loss.first} to {loss.last}: "
@@ -271,7 +285,7 @@ def compare_keeping(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
             f"{size_words(loss.store_bytes)}."
         )
     if item.trouble is None:
-        item.will(change_keeping, slot, wanted, by=BY)
+        item.will(change_keeping, slot, declared_keeping, by=BY)
 
 
 def _size(size: int | None) -> str | None:

@@ -41,17 +41,19 @@ def plan_source(
         _plan_managed_by(item, source, file)
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             tables = read_tables(connection) if declared.slots else []
-            for wanted in declared.slots:
-                slot = _plan_slot(connection, source, declared, wanted, tables, stop)
-                compare_alerts(slot, _slot_of(source, wanted), wanted, prune=prune)
+            for declared_slot in declared.slots:
+                slot = _plan_slot(connection, source, declared, declared_slot, tables, stop)
+                compare_alerts(slot, _slot_of(source, declared_slot), declared_slot, prune=prune)
                 items.append(slot)
     except EXPECTED as error:
-        _not_reached(items, declared, error)
+        _mark_unreachable(items, declared, error)
     if source is not None and source.removing_at is not None:
         item.refuse(SourceProblem("removing", "it is being removed", "Apply again when it is gone"))
     if source is not None:
-        named = {slot.name for slot in declared.slots}
-        items += _further_slots(source, named, prune=prune, reached=item.trouble is None)
+        declared_names = {slot.name for slot in declared.slots}
+        items += _undeclared_slots(
+            source, declared_names, prune=prune, reached=item.trouble is None
+        )
     return items
 
 
@@ -70,19 +72,19 @@ def plan_further_source(source: Source, *, file: str, prune: bool) -> list[Item]
 
 def _plan_managed_by(item: Item, source: Source | None, file: str) -> None:
     """Store the file's name at the source, so that pages can warn of changes by hand."""
-    was = source.managed_by if source is not None else ""
-    if was == file or item.trouble is not None:
+    former_file = source.managed_by if source is not None else ""
+    if former_file == file or item.trouble is not None:
         return
-    item.change("declared in", was or None, file or None)
-    named = Source.objects.filter(name=item.name)
-    item.will(named.update, managed_by=file)
+    item.change("declared in", former_file or None, file or None)
+    sources = Source.objects.filter(name=item.name)
+    item.will(sources.update, managed_by=file)
 
 
-def _slot_of(source: Source | None, wanted: DeclaredSlot) -> Slot | None:
+def _slot_of(source: Source | None, declared_slot: DeclaredSlot) -> Slot | None:
     if source is None:
         return None
-    found = Slot.objects.filter(source=source, name=wanted.name, temporary=False)
-    return found.select_related("source").first()
+    slots = Slot.objects.filter(source=source, name=declared_slot.name, temporary=False)
+    return slots.select_related("source").first()
 
 
 def _plan_address(item: Item, source: Source | None, declared: DeclaredSource) -> str:
@@ -98,15 +100,17 @@ def _plan_address(item: Item, source: Source | None, declared: DeclaredSource) -
             item.change("password", None, declared.password_ref)
         item.will(add_source, declared.name, declared.dsn, declared.password_ref, by=BY)
         return full_conninfo(candidate)
-    wanted = candidate_of(source, declared.dsn, declared.password_ref)
+    changed = candidate_of(source, declared.dsn, declared.password_ref)
     same_password = not declared.password_ref or declared.password_ref == source.password_ref
-    if wanted.conninfo == source.conninfo and same_password:
+    if changed.conninfo == source.conninfo and same_password:
         return full_conninfo(source)
-    if wanted.conninfo != source.conninfo:
-        item.change("address", source.conninfo, wanted.conninfo)
+    if changed.conninfo != source.conninfo:
+        item.change("address", source.conninfo, changed.conninfo)
     if not same_password:
-        was = source.password_ref or ("sealed in the store" if source.sealed_password else "none")
-        item.change("password", was, declared.password_ref)
+        former_password = source.password_ref or (
+            "sealed in the store" if source.sealed_password else "none"
+        )
+        item.change("password", former_password, declared.password_ref)
     keep = not declared.password_ref
     move = plan_move(source, declared.dsn, declared.password_ref, keep_password=keep)
 
@@ -115,47 +119,48 @@ def _plan_address(item: Item, source: Source | None, declared: DeclaredSource) -
                     agreed=move.kind)  # fmt: skip
 
     item.take(move.act, carry_out)
-    if keep and not wanted.password_ref:
-        wanted.sealed_password, wanted.password_ref = source.sealed_password, source.password_ref
-    return full_conninfo(wanted)
+    if keep and not changed.password_ref:
+        changed.sealed_password, changed.password_ref = source.sealed_password, source.password_ref
+    return full_conninfo(changed)
 
 
 def _plan_slot(
     connection: Connection,
     source: Source | None,
     declared: DeclaredSource,
-    wanted: DeclaredSlot,
+    declared_slot: DeclaredSlot,
     tables: list[TableFacts],
     stop: threading.Event,
 ) -> Item:
-    item = Item(kind="slot", name=f"{declared.name}/{wanted.name}")
-    slot = _slot_of(source, wanted)
+    item = Item(kind="slot", name=f"{declared.name}/{declared_slot.name}")
+    slot = _slot_of(source, declared_slot)
     try:
         if slot is not None:
-            return plan_kept(connection, slot, wanted, tables)
-        plan = make_plan(connection, request_of(wanted, tables))
+            return plan_kept(connection, slot, declared_slot, tables)
+        plan = make_plan(connection, request_of(declared_slot, tables))
     except SourceProblem as error:
         item.refuse(error)
         return item
     item.verdict = Verdict.ADDED
     item.statements = list(plan.statements)
     item.notes = [with_place(note.text, note.field, KEYS) for note in plan.notes]
-    item.notes += [f"the slot would now wait for {one}" for one in plan.waits_for]
+    item.notes += [f"the slot would now wait for {transaction}" for transaction in plan.waits_for]
 
     def make(say: Callable[[str], Any]) -> None:
-        found = Source.objects.get(name=declared.name)
-        running = wanted.get("running", True)
-        made = make_slot(found, full_conninfo(found), plan, say, stopped=not running,
-                         options=wanted.get("options", {}),
-                         interface=wanted.get("interface", "walsender"),
-                         keep_aborted=wanted.get("keep_aborted", False), stop=stop)  # fmt: skip
-        act, words = ("create", "created") if plan.owned else ("adopt", "adopted")
-        note_slot(made, act, f"The slot was {words}.", by=BY,
+        stored = Source.objects.get(name=declared.name)
+        running = declared_slot.get("running", True)
+        new_slot = make_slot(stored, full_conninfo(stored), plan, say, stopped=not running,
+                             options=declared_slot.get("options", {}),
+                             interface=declared_slot.get("interface", "walsender"),
+                             keep_aborted=declared_slot.get("keep_aborted", False),
+                             stop=stop)  # fmt: skip
+        act, verb = ("create", "created") if plan.owned else ("adopt", "adopted")
+        note_slot(new_slot, act, f"The slot was {verb}.", by=BY,
                   statements=[str(step) for step in plan.statements])  # fmt: skip
-        if (keeping := wanted_keeping(made, wanted)) is not None:
-            change_keeping(made, keeping, by=BY)
-        if wanted.get("baseline") and made.plugin == "pgoutput":
-            _ask_for_baselines(made)
+        if (keeping := wanted_keeping(new_slot, declared_slot)) is not None:
+            change_keeping(new_slot, keeping, by=BY)
+        if declared_slot.get("baseline") and new_slot.plugin == "pgoutput":
+            _ask_for_baselines(new_slot)
 
     item.acts.append(make)
     return item
@@ -172,9 +177,11 @@ def _drop(slot: Slot, say: Callable[[str], Any]) -> None:
     drop_slot(slot, by=BY, say=say)
 
 
-def _further_slots(source: Source, named: set[str], *, prune: bool, reached: bool) -> list[Item]:
+def _undeclared_slots(
+    source: Source, declared_names: set[str], *, prune: bool, reached: bool
+) -> list[Item]:
     items = []
-    slots = Slot.objects.filter(source=source, temporary=False).exclude(name__in=named)
+    slots = Slot.objects.filter(source=source, temporary=False).exclude(name__in=declared_names)
     for slot in slots.exclude(desired=Slot.Desired.REMOVING).select_related("source"):
         item = Item(kind="slot", name=str(slot), verdict=Verdict.LEFT)
         if prune and reached:
@@ -184,14 +191,14 @@ def _further_slots(source: Source, named: set[str], *, prune: bool, reached: boo
     return items
 
 
-def _not_reached(items: list[Item], declared: DeclaredSource, error: Exception) -> None:
+def _mark_unreachable(items: list[Item], declared: DeclaredSource, error: Exception) -> None:
     """Mark the source and all its slots as unreachable."""
-    trouble = trouble_of(error)
+    problem = trouble_of(error)
     for item in items:
-        item.refuse(trouble, Verdict.UNREACHABLE)
+        item.refuse(problem, Verdict.UNREACHABLE)
     names = [f"{declared.name}/{slot.name}" for slot in declared.slots]
     items += [
-        Item(kind="slot", name=name, verdict=Verdict.UNREACHABLE, trouble=trouble)
+        Item(kind="slot", name=name, verdict=Verdict.UNREACHABLE, trouble=problem)
         for name in names
         if name not in {item.name for item in items}
     ]
