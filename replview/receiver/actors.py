@@ -54,25 +54,25 @@ def note_actor(row: CopiedTransaction, message: LogicalMessage, seq: int) -> Non
     if (document := _document(message)) is None:
         return
     if message.prefix == STAMP:
-        _stamp(row, document)
+        _note_stamp(row, document)
         return
     actor = document.pop("actor", None)
     for key in (STAMP_KEY, OTHERS_KEY):
         document.pop(key, None)
-    claimed = {key: value for key, value in document.items() if key[:1] != "$"}
+    context_claimed = {key: value for key, value in document.items() if key[:1] != "$"}
     # A claim whose context would exceed the limit leaves the context, and a stamp in it, as it is.
-    context = {**(row.context or {}), **claimed}
+    context = {**(row.context or {}), **context_claimed}
     if not _can_be_kept(context):
-        claimed = {}
+        context_claimed = {}
     elif context:
         row.context = context
     if isinstance(actor, str) and actor:
-        _add_claim(row, Claim(seq, actor[:MAX_ACTOR_CHARACTERS], seq > row.notes, claimed))
+        _add_claim(row, Claim(seq, actor[:MAX_ACTOR_CHARACTERS], seq > row.notes, context_claimed))
 
 
 def _add_claim(row: CopiedTransaction, claim: Claim) -> None:
     claims = row.claims = row.claims or []
-    if [claim.actor] * 2 == [each.actor for each in claims[-2:]]:
+    if [claim.actor] * 2 == [last_claim.actor for last_claim in claims[-2:]]:
         # Keep only the first and the last of a run of claims that name the same actor.
         claims[-2].repeated = True
         claims.pop()
@@ -85,13 +85,13 @@ def _add_claim(row: CopiedTransaction, claim: Claim) -> None:
 
 def note_neighbours(row: CopiedTransaction, changes: Sequence[ChangeEvent]) -> None:
     """Record the subtransactions of the changes before and after each claim in a stream."""
-    if asked := [claim for claim in row.claims or () if None in (claim.before, claim.after)]:
+    if incomplete := [claim for claim in row.claims or () if None in (claim.before, claim.after)]:
         sent = [(change.seq, change.subxid or 0) for change in changes if change.relation]
-        for claim in asked:
+        for claim in incomplete:
             if claim.before is None:
                 earlier = [subxid for seq, subxid in sent if seq < claim.seq]
                 claim.before = earlier[-1] if earlier else row.last_subxid
-            claim.after = next((each for each in sent if each[0] > claim.seq), None)
+            claim.after = next((neighbour for neighbour in sent if neighbour[0] > claim.seq), None)
     last = next((change for change in reversed(changes) if change.relation), None)
     if last is not None:
         row.last_subxid = last.subxid or 0
@@ -105,25 +105,29 @@ def take_claims_back(row: CopiedTransaction, subxid: int, last_seq: int) -> None
     precedes a change of any other xid was not. Any other claim is marked as uncertain
     (``perhaps``).
     """
-    for claim in [each for each in row.claims or () if each.seq <= last_seq and each.actor]:
+    for claim in [
+        candidate for candidate in row.claims or () if candidate.seq <= last_seq and candidate.actor
+    ]:
         if (claim.before or 0) < subxid:
-            seq, after = claim.after or (last_seq + 1, 0)
-            claim.perhaps |= seq > last_seq or after >= subxid
+            seq, subxid_after = claim.after or (last_seq + 1, 0)
+            claim.perhaps |= seq > last_seq or subxid_after >= subxid
         elif claim.repeated:
             claim.actor = None
         else:
             assert row.claims is not None
             row.claims.remove(claim)
-            _take_context_back(row, claim)
+            _remove_context(row, claim)
 
 
-def _take_context_back(row: CopiedTransaction, gone: Claim) -> None:
+def _remove_context(row: CopiedTransaction, removed: Claim) -> None:
     context = dict(row.context or {})
-    for key in gone.context.keys() & context.keys():
-        said = [claim.context[key] for claim in row.claims or () if key in claim.context]
-        if said:
-            context[key] = said[-1]
-        elif context[key] == gone.context[key]:
+    for key in removed.context.keys() & context.keys():
+        remaining_values = [
+            claim.context[key] for claim in row.claims or () if key in claim.context
+        ]
+        if remaining_values:
+            context[key] = remaining_values[-1]
+        elif context[key] == removed.context[key]:
             del context[key]
     row.context = context or None
 
@@ -164,7 +168,7 @@ def _document(message: LogicalMessage) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _stamp(row: CopiedTransaction, document: dict[str, Any]) -> None:
+def _note_stamp(row: CopiedTransaction, document: dict[str, Any]) -> None:
     actor = document.get("actor")
     if not (isinstance(actor, str) and actor) or not _can_be_kept(document, _MAX_STAMP_BYTES):
         return
@@ -176,9 +180,9 @@ def _stamp(row: CopiedTransaction, document: dict[str, Any]) -> None:
         if row.actor is None:
             row.actor, row.actor_grade = actor[:MAX_ACTOR_CHARACTERS], "stamped"
     elif first != document:
-        others = context.get(OTHERS_KEY, [])
-        if document not in others and len(others) < _MAX_OTHERS:
-            row.context = {**context, OTHERS_KEY: [*others, document]}
+        other_stamps = context.get(OTHERS_KEY, [])
+        if document not in other_stamps and len(other_stamps) < _MAX_OTHERS:
+            row.context = {**context, OTHERS_KEY: [*other_stamps, document]}
         if row.actor_grade == "stamped":
             row.actor_grade = "claimed"
 

@@ -74,23 +74,23 @@ def given_up_after(conninfo: str) -> dict[str, Any]:
     The connection fails when what was sent, status updates included, is not acknowledged for 20 s,
     unless the DSN has its own ``tcp_user_timeout``.
     """
-    given = libpq.conninfo_to_dict(conninfo)
-    return {"tcp_user_timeout": given.get("tcp_user_timeout", 20_000)}
+    parameters = libpq.conninfo_to_dict(conninfo)
+    return {"tcp_user_timeout": parameters.get("tcp_user_timeout", 20_000)}
 
 
 def replication_conninfo(conninfo: str, *, client_encoding: str) -> str:
     """Return the connection string of a walsender session. Raises ``psycopg.ProgrammingError``."""
     # A vanished host must free its slot soon, hence the short timeout.
     timeout = {"wal_sender_timeout": f"{round(settings.WALSENDER_TIMEOUT_SECONDS * 1000)}ms"}
-    wanted = {**TEXT_SETTINGS, **timeout, "client_encoding": client_encoding}
-    given = libpq.conninfo_to_dict(conninfo)
-    options = " ".join(f"-c {name}={value}" for name, value in wanted.items())
+    session_settings = {**TEXT_SETTINGS, **timeout, "client_encoding": client_encoding}
+    parameters = libpq.conninfo_to_dict(conninfo)
+    options = " ".join(f"-c {name}={value}" for name, value in session_settings.items())
     return libpq.make_conninfo(
         conninfo,
         replication="database",
         application_name="replview",
-        connect_timeout=given.get("connect_timeout", 10),
-        options=f"{given.get('options', '')} {options}".strip(),
+        connect_timeout=parameters.get("connect_timeout", 10),
+        options=f"{parameters.get('options', '')} {options}".strip(),
         **given_up_after(conninfo),
     )
 
@@ -102,12 +102,12 @@ def polling_conninfo(conninfo: str) -> str:
     decodes, so keepalive probes must detect a host that is gone. Raises
     ``psycopg.ProgrammingError``.
     """
-    given = libpq.conninfo_to_dict(conninfo)
+    parameters = libpq.conninfo_to_dict(conninfo)
     return libpq.make_conninfo(
         conninfo,
         application_name="replview",
         client_encoding="UTF8",
-        connect_timeout=given.get("connect_timeout", 10),
-        **{name: given.get(name, value) for name, value in PROBES.items()},
+        connect_timeout=parameters.get("connect_timeout", 10),
+        **{name: parameters.get(name, value) for name, value in PROBES.items()},
         **given_up_after(conninfo),
     )

@@ -178,7 +178,9 @@ def _rows_of(event: Event) -> list[_ChangeOfTransaction]:
     return [(None, event)] if isinstance(event, StandaloneMessage) else []
 
 
-def _message_of(frames: Sequence[bytes], index: int, wanted: str, *, in_stream: bool) -> bytes:
+def _message_of(
+    frames: Sequence[bytes], index: int, expected_tag: str, *, in_stream: bool
+) -> bytes:
     """Return the message that contains the change number ``index`` (from 0) of these frames."""
     number = -1
     for frame in frames:
@@ -192,5 +194,5 @@ def _message_of(frames: Sequence[bytes], index: int, wanted: str, *, in_stream: 
         else:
             number += tag in (b"I", b"U", b"D", b"M")
         if number >= index:
-            return payload if tag == wanted.encode() else b""
+            return payload if tag == expected_tag.encode() else b""
     return b""

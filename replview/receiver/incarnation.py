@@ -31,6 +31,8 @@ GAPS = {
     "rewound": "The server's WAL ends before our record does (it was restored from an older copy): "
     "a new record begins where the slot stands now.",
 }
+#: Returns where the server's current timeline forked off an earlier one; None where it is unknown.
+ForkReader = Callable[[int], LSN | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,6 @@ class SystemIdentity:
     system_identifier: str
     timeline: int
     xlog_position: LSN
-
-
-#: Returns where the server's current timeline forked off an earlier one; None where it is unknown.
-ForkReader = Callable[[int], LSN | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +67,8 @@ def temporary_incarnation(
     Such a slot exists for one connection only: each connection has its own incarnation, with a gap
     in between.
     """
-    same = slot.system_identifier == identity.system_identifier
-    new = NewIncarnation("temporary", started, started if same else None)
+    same_cluster = slot.system_identifier == identity.system_identifier
+    new = NewIncarnation("temporary", started, started if same_cluster else None)
     return _begin(store, lease, slot, identity, new)
 
 
@@ -136,19 +134,19 @@ def _log_gap(
         assert slot.incarnation_id is not None
         assert new.shared_until is not None
         last = incarnations.last_seq_until(store, slot.incarnation_id, new.shared_until)
-        beyond = slot.commit_seq - last
+        missing_count = slot.commit_seq - last
         switch = f"The source failed over (timeline {slot.timeline} to {identity.timeline})"
-        if beyond:
+        if missing_count:
             text = (
                 f"{switch}, and the promoted server had WAL only up to {new.shared_until}: the "
-                f"record before it holds {beyond:,} transactions that this server never had."
+                f"record before it holds {missing_count:,} transactions that this server never had."
             )
         else:
             text = f"{switch}. The record goes on where it ended: nothing is missing."
-        more = {"beyond": beyond, "last_shared_commit_seq": last}
+        counts = {"beyond": missing_count, "last_shared_commit_seq": last}
         incarnations.log_event(
             store, slot.id, "failover", text, incarnation_id=incarnation.id, lsn=new.started,
-            detail={**detail, **more},
+            detail={**detail, **counts},
         )  # fmt: skip
         if new.shared_until >= new.started:
             return

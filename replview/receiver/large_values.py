@@ -170,9 +170,9 @@ class Pieces:
         Raises ``ProtocolError`` if its end is missing.
         """
         while len(out) <= most_bytes:
-            left = self._piece[self._at :]
-            end = bytes(left).find(b"\0") + 1
-            self.take(end or len(left), out)
+            rest = self._piece[self._at :]
+            end = bytes(rest).find(b"\0") + 1
+            self.take(end or len(rest), out)
             if end:
                 return
             # The string goes on in the next piece, which must have a byte.
@@ -261,41 +261,41 @@ class _PartialMessage:
             return False
         spooled = Spooled(size, is_binary=is_binary, encoding=encoding)
         pieces.pass_on(size, spooled.write)
-        word = spooled.word.encode()
-        out[-4:] = len(word).to_bytes(4, "big")
-        out += word
+        placeholder = spooled.word.encode()
+        out[-4:] = len(placeholder).to_bytes(4, "big")
+        out += placeholder
         self.spooled.append(spooled)
         return True
 
 
 def put_back(events: Sequence[Event], spooled: Sequence[Spooled]) -> list[Event]:
     """Return the events with each word replaced by its value."""
-    words = {one.word: one for one in spooled}
-    left = sum(one.size_bytes - len(one.word) for one in spooled)
+    values_by_placeholder = {value.word: value for value in spooled}
+    extra_bytes = sum(value.size_bytes - len(value.word) for value in spooled)
     changed: list[Event] = []
     for event in events:
         if isinstance(event, ChangeRun):
-            changes = [_with_values(change, words) for change in event.changes]
-            event = event._replace(changes=changes, size_bytes=event.size_bytes + left)
-            left = 0
+            changes = [_with_values(change, values_by_placeholder) for change in event.changes]
+            event = event._replace(changes=changes, size_bytes=event.size_bytes + extra_bytes)
+            extra_bytes = 0
         elif isinstance(event, StandaloneMessage):
-            event = replace(event, message=_message(event.message, words))
+            event = replace(event, message=_message(event.message, values_by_placeholder))
         changed.append(event)
     return changed
 
 
-def _with_values(change: ChangeEvent, words: dict[str, Spooled]) -> ChangeEvent:
+def _with_values(change: ChangeEvent, values_by_placeholder: dict[str, Spooled]) -> ChangeEvent:
     if isinstance(change.new, LogicalMessage):
-        return change._replace(new=_message(change.new, words))
+        return change._replace(new=_message(change.new, values_by_placeholder))
     for values in (change.old, change.new):
         if change.relation is not None and isinstance(values, list):
             row: list[Any] = values
-            for place, column in enumerate(change.relation.columns):
-                if row[place].__class__ is str and row[place] in words:
-                    row[place] = words[row[place]].value(column.type_oid)
+            for index, column in enumerate(change.relation.columns):
+                if row[index].__class__ is str and row[index] in values_by_placeholder:
+                    row[index] = values_by_placeholder[row[index]].value(column.type_oid)
     return change
 
 
-def _message(message: LogicalMessage, words: dict[str, Spooled]) -> LogicalMessage:
-    found = words.get(message.content.decode(errors="replace"))
-    return message if found is None else LargeMessage(message, found.value(_TEXTS[0]))
+def _message(message: LogicalMessage, values_by_placeholder: dict[str, Spooled]) -> LogicalMessage:
+    value = values_by_placeholder.get(message.content.decode(errors="replace"))
+    return message if value is None else LargeMessage(message, value.value(_TEXTS[0]))

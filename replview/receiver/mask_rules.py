@@ -51,11 +51,11 @@ class MaskRules:
             mark = None if row is None else str(row[0])
         if mark == self._mark:
             return False
-        found = connection.execute(_RULES, [self._slot_id]).fetchall()
-        before, self._mark = self._rules, mark
-        self._source_id = int(found[0][0]) if found else 0
-        self._rules = mask_rules.rules_of_rows(row[1:] for row in found if row[1] is not None)
-        return self._rules != before
+        rows = connection.execute(_RULES, [self._slot_id]).fetchall()
+        former_rules, self._mark = self._rules, mark
+        self._source_id = int(rows[0][0]) if rows else 0
+        self._rules = mask_rules.rules_of_rows(row[1:] for row in rows if row[1] is not None)
+        return self._rules != former_rules
 
     def of_table(
         self, schema: str, table: str, columns: Sequence[mask_rules.NamedColumn]
@@ -73,11 +73,15 @@ class MaskRules:
 
         A rule for any of the names applies, and "drop" outranks "mask".
         """
-        found: dict[str, str] = {}
+        rules: dict[str, str] = {}
         for schema, table in names:
-            of_name = self.of_table(schema, table, columns)
-            found |= {each: what for each, what in of_name.items() if found.get(each) != "drop"}
-        return found
+            name_rules = self.of_table(schema, table, columns)
+            rules |= {
+                column: action
+                for column, action in name_rules.items()
+                if rules.get(column) != "drop"
+            }
+        return rules
 
 
 def withholds_raw(
@@ -94,15 +98,15 @@ def withholds_raw(
         FROM slot s JOIN mask_rule m ON coalesce(m.source_id, s.source_id) = s.source_id
         WHERE s.id = %s
     """
-    found = connection.execute(sql, [slot_id]).fetchall()
-    called = set(mask_rules.table_readings(name))
-    if not called:
-        return bool(found or column_rules)
+    rows = connection.execute(sql, [slot_id]).fetchall()
+    names = set(mask_rules.table_readings(name))
+    if not names:
+        return bool(rows or column_rules)
     for schema, table in mask_rules.table_readings(name):
-        called.update(connection.execute(_NAMES_OF, [slot_id, schema, table]).fetchall())
-    rules = mask_rules.rules_of_rows(row[1:] for row in found)
+        names.update(connection.execute(_NAMES_OF, [slot_id, schema, table]).fetchall())
+    rules = mask_rules.rules_of_rows(row[1:] for row in rows)
     return any(
         f"{schema}.{table}" in column_rules
-        or any(rule.matches_table(int(found[0][0]), schema, table) for rule in rules)
-        for schema, table in called
+        or any(rule.matches_table(int(rows[0][0]), schema, table) for rule in rules)
+        for schema, table in names
     )

@@ -30,10 +30,10 @@ from replview.receiver.source_catalog import NamedTables, SourceCatalog
 _PAGE_SECONDS = 1.0
 #: Bytes of WAL that the first query covers, counted from where decoding must begin.
 FIRST_BYTES = 32 * 1024 * 1024
-_MORE_TIMES = 4
+_REACH_FACTOR = 4
 #: The server limits rows, this module changes. A change alone in its transaction takes four rows.
-_ROWS_FOR_A_CHANGE = 4
-_ROWS_MORE = 1_000
+_ROWS_PER_CHANGE = 4
+_ROWS_EXTRA = 1_000
 _READ_ROWS, _READ_BYTES = 2_000, 2 * 1024 * 1024
 _TABLES_OF_ALL = "publications mean nothing to it: every table of the database is here"
 #: Plugin → what its output does not contain.
@@ -80,11 +80,11 @@ def peek(
         connection = psycopg.Connection.connect(
             polling_conninfo(conninfo), autocommit=True, prepare_threshold=None
         )
-        looking = _Looking(
+        reader = _SlotReader(
             SimpleQueries(connection), connection, catalog, slot_name, plugin, options
         )
         deadline = started + max_seconds
-        findings = looking.look(publications, max_changes, deadline)
+        findings = reader.look(publications, max_changes, deadline)
     except (psycopg.Error, ProtocolError) as error:
         raise name_trouble(
             error, conninfo=conninfo, slot=slot_name, publications=publications
@@ -97,7 +97,7 @@ def peek(
 
 
 @dataclass(slots=True)
-class _Looking:
+class _SlotReader:
     queries: SimpleQueries
     connection: psycopg.Connection[Any]
     catalog: SourceCatalog
@@ -107,7 +107,7 @@ class _Looking:
 
     def look(self, publications: list[str], max_changes: int, deadline: float) -> Findings:
         """Read ever further into the WAL, until everything is seen or a limit is met."""
-        server = self._settled(publications, deadline)
+        server = self._settled_state(publications, deadline)
         stream = choose(
             self.connection.info.server_version, publications, {}, slot_two_phase=False, owned=False
         )
@@ -123,31 +123,31 @@ class _Looking:
         while True:
             begin = max(from_lsn, server.slot_lsn("restart_lsn"))
             upto = min(LSN(begin + reach), end)
-            found = Findings(from_lsn, upto, unknown, complete=upto >= server.position)
-            limit = max_changes * _ROWS_FOR_A_CHANGE + _ROWS_MORE
-            wanted = functions.peek(self.slot, arguments, upto_lsn=upto, upto_changes=limit)
-            if not self._read(wanted, stream, found, max_changes, limit, deadline):
+            findings = Findings(from_lsn, upto, unknown, complete=upto >= server.position)
+            limit = max_changes * _ROWS_PER_CHANGE + _ROWS_EXTRA
+            peek_query = functions.peek(self.slot, arguments, upto_lsn=upto, upto_changes=limit)
+            if not self._read(peek_query, stream, findings, max_changes, limit, deadline):
                 best.stop("seconds")
                 # Return the result that has more changes: the cut-off query may have seen more than
                 # the last one.
-                if found.changes > best.changes:
-                    found.stop("seconds")
-                    return found
+                if findings.changes > best.changes:
+                    findings.stop("seconds")
+                    return findings
                 return best
-            if upto >= end or found.stopped_by:
-                return found
-            best = found
-            reach *= _MORE_TIMES
+            if upto >= end or findings.stopped_by:
+                return findings
+            best = findings
+            reach *= _REACH_FACTOR
 
-    def _settled(self, publications: list[str], deadline: float) -> functions.ServerState:
+    def _settled_state(self, publications: list[str], deadline: float) -> functions.ServerState:
         """Return the server's state once its flushed WAL does not end at a page boundary.
 
         There it may end within a record, whose rest is flushed a moment later. If it stays there,
         ``look`` leaves out the last page, and the result is not complete.
         """
-        until = min(deadline, time.monotonic() + _PAGE_SECONDS)
+        wait_until = min(deadline, time.monotonic() + _PAGE_SECONDS)
         server = self._check(publications, deadline)
-        while server.position % functions.WAL_PAGE_BYTES == 0 and time.monotonic() < until:
+        while server.position % functions.WAL_PAGE_BYTES == 0 and time.monotonic() < wait_until:
             time.sleep(0.05)
             server = self._check(publications, deadline)
         return server
@@ -157,11 +157,11 @@ class _Looking:
 
         Raises ``SourceProblem`` where reading would fail or yield nothing.
         """
-        asked = [
+        queries = [
             functions.state_query(self.slot),
             sql.SQL("SELECT pubname FROM pg_catalog.pg_publication"),
         ]
-        query = functions.query_string(asked)
+        query = functions.query_string(queries)
         (row,), published = self.queries.run(query, max(deadline, time.monotonic() + 1.0))
         server = functions.parse_state(row)
         if server.slot is None:
@@ -172,21 +172,21 @@ class _Looking:
             raise lost(self.slot, server.slot.get("invalidation_reason"))
         if server.slot.get("plugin") != self.plugin:
             raise _unreadable(self.slot, str(server.slot.get("plugin")))
-        known = {(name or b"").decode(errors="replace") for (name,) in published}
-        if self.plugin == "pgoutput" and not (publications and set(publications) <= known):
-            raise _no_publication(publications, known)
+        existing_names = {(name or b"").decode(errors="replace") for (name,) in published}
+        if self.plugin == "pgoutput" and not (publications and set(publications) <= existing_names):
+            raise _no_publication(publications, existing_names)
         return server
 
     def _read(
         self,
-        wanted: sql.Composable,
+        peek_query: sql.Composable,
         stream: StreamOptions,
-        found: Findings,
+        findings: Findings,
         max_changes: int,
         limit: int,
         deadline: float,
     ) -> bool:
-        """Run one query and add its rows to ``found``; return False if the time ran out first."""
+        """Run one query and add its rows to ``findings``; return False if time ran out first."""
         server_encoding = self.connection.info.parameter_status("server_encoding") or "UTF8"
         client_encoding, encoding = encodings_for(server_encoding)
         if self.plugin != "pgoutput":
@@ -197,24 +197,24 @@ class _Looking:
         )
         version = self.connection.info.server_version
         settings = functions.settings(version, client_encoding, on_linux=False)
-        self.queries.send(functions.query_string([*settings, wanted]))
+        self.queries.send(functions.query_string([*settings, peek_query]))
         rows = 0
         while self.queries.running:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
                 self.queries.cancel()
                 return False
-            self.queries.wait(min(left, 1.0))
+            self.queries.wait(min(seconds_left, 1.0))
             copied = self.queries.read(_READ_ROWS, _READ_BYTES)
             frames = [frame for row in copied if (frame := functions.frame_of(row)) is not None]
             rows += len(frames)
-            if found.take(decoder.feed(frames), max_changes):
-                found.stop("changes")
+            if findings.take(decoder.feed(frames), max_changes):
+                findings.stop("changes")
                 self.queries.cancel()
                 return True
         if rows >= limit:
-            found.stop("changes")
-        found.end(decoder.open_streams)
+            findings.stop("changes")
+        findings.end(decoder.open_streams)
         return True
 
 
@@ -226,11 +226,12 @@ def _unreadable(slot: str, plugin: str) -> SourceProblem:
     )
 
 
-def _no_publication(wanted: list[str], known: set[str]) -> SourceProblem:
-    gone = [name for name in wanted if name not in known]
-    what = f"there is no publication {gone[0]}" if gone else "no publication was named"
+def _no_publication(names: list[str], existing_names: set[str]) -> SourceProblem:
+    missing = [name for name in names if name not in existing_names]
+    cause = f"there is no publication {missing[0]}" if missing else "no publication was named"
     return SourceProblem(
         "publication_missing",
-        f"{what}, and pgoutput tells only what one publishes",
-        f"Name those that the slot's reader uses; there are: {', '.join(sorted(known)) or 'none'}",
+        f"{cause}, and pgoutput tells only what one publishes",
+        "Name those that the slot's reader uses; there are: "
+        f"{', '.join(sorted(existing_names)) or 'none'}",
     )

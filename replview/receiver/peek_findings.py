@@ -194,9 +194,9 @@ class Findings:
         """Count events; return True once ``max_changes`` changes are counted."""
         for event in events:
             if isinstance(event, ChangeRun):
-                left = max_changes - self.changes
-                self._run(event, left)
-                if len(event.changes) >= left:
+                remaining = max_changes - self.changes
+                self._run(event, remaining)
+                if len(event.changes) >= remaining:
                     return True
             elif isinstance(event, StandaloneMessage):
                 self.changes += 1
@@ -222,12 +222,16 @@ class Findings:
 
     def result(self, plugin: str, *, seconds: float) -> dict[str, object]:
         """Return the findings as the JSON document of a peek."""
-        waiting = [item for item in self._waiting if item.state]
-        committed = [item for item in waiting if item.state == "committed"]
-        times = [item.commit_time_us for item in committed if item.commit_time_us is not None]
+        waiting = [transaction for transaction in self._waiting if transaction.state]
+        committed = [transaction for transaction in waiting if transaction.state == "committed"]
+        times = [
+            transaction.commit_time_us
+            for transaction in committed
+            if transaction.commit_time_us is not None
+        ]
         tables: dict[str, dict[str, int]] = {}
-        for item in waiting:
-            for name, counts in item.tables.items():
+        for transaction in waiting:
+            for name, counts in transaction.tables.items():
                 total = tables.setdefault(name, dict.fromkeys(_OPERATIONS.values(), 0))
                 for operation, number in counts.items():
                     total[operation] += number
@@ -240,13 +244,13 @@ class Findings:
             "seconds": round(seconds, 3),
             "changes": self.changes,
             "transactions": len(committed),
-            "open_transactions": sum(item.state == "streaming" for item in waiting),
-            "prepared": sum(item.state == "prepared" for item in waiting),
-            "bytes": sum(item.size_bytes for item in waiting),
+            "open_transactions": sum(transaction.state == "streaming" for transaction in waiting),
+            "prepared": sum(transaction.state == "prepared" for transaction in waiting),
+            "bytes": sum(transaction.size_bytes for transaction in waiting),
             "oldest_commit": utc_text(datetime_from_us(min(times)) if times else None),
             "newest_commit": utc_text(datetime_from_us(max(times)) if times else None),
             "tables": [{"table": name, **counts} for name, counts in sorted(tables.items())],
-            "listed": [_listed(item) for item in waiting[:LISTED]],
+            "listed": [_listed(transaction) for transaction in waiting[:LISTED]],
             "first_changes": [
                 record if transaction is None else transaction.tag.naming.name(record)
                 for transaction, _, record in self._shown
@@ -254,13 +258,13 @@ class Findings:
             "unknown": self._unknown,
         }
 
-    def _run(self, event: ChangeRun, left: int) -> None:
+    def _run(self, event: ChangeRun, remaining: int) -> None:
         transaction, changes, size_bytes = event
         waiting = self._of(transaction)
         # A run that is cut at the limit counts with a proportional share of its bytes.
-        waiting.size_bytes += size_bytes * min(left, len(changes)) // len(changes)
-        taken, naming = changes[:left], waiting.naming
-        for change in taken:
+        waiting.size_bytes += size_bytes * min(remaining, len(changes)) // len(changes)
+        counted, naming = changes[:remaining], waiting.naming
+        for change in counted:
             self.changes += 1
             waiting.changes += 1
             if change.relation is not None:
@@ -270,8 +274,8 @@ class Findings:
             if len(self._shown) < SHOWN:
                 record = change_record(transaction, change)
                 self._shown.append((transaction, change, record))
-        note_neighbours(naming, taken)
-        naming.last_seq = taken[-1].seq
+        note_neighbours(naming, counted)
+        naming.last_seq = counted[-1].seq
 
     def _count(self, waiting: WaitingTransaction, change: ChangeEvent) -> None:
         assert change.relation is not None
@@ -280,8 +284,8 @@ class Findings:
         counts = waiting.tables.setdefault(name, dict.fromkeys(_OPERATIONS.values(), 0))
         counts[operation] += 1
         if change.subxid is not None:
-            of = waiting.subxids.setdefault(change.subxid, {})
-            of[name, operation] = of.get((name, operation), 0) + 1
+            subxid_counts = waiting.subxids.setdefault(change.subxid, {})
+            subxid_counts[name, operation] = subxid_counts.get((name, operation), 0) + 1
 
     def _of(self, transaction: OpenTransaction) -> WaitingTransaction:
         waiting: WaitingTransaction | None = transaction.tag
@@ -316,18 +320,22 @@ class Findings:
             self._prepared_ended(event)
 
     def _prepared_ended(self, event: PreparedCommitted | PreparedRolledBack) -> None:
-        found = [w for w in self._waiting if w.gid == event.gid and w.state == "prepared"]
+        prepared = [
+            candidate
+            for candidate in self._waiting
+            if candidate.gid == event.gid and candidate.state == "prepared"
+        ]
         if isinstance(event, PreparedRolledBack):
-            for waiting in found:
+            for waiting in prepared:
                 waiting.state = "rolled back"
             return
-        if not found:
+        if not prepared:
             # The transaction was prepared before the slot's position: only its COMMIT PREPARED
             # waits here.
-            found = [WaitingTransaction(event.xid, event.gid, "prepared")]
-            self._waiting += found
-        found[-1].state, found[-1].commit_lsn = "committed", event.commit_lsn
-        found[-1].commit_time_us = event.commit_time_us
+            prepared = [WaitingTransaction(event.xid, event.gid, "prepared")]
+            self._waiting += prepared
+        prepared[-1].state, prepared[-1].commit_lsn = "committed", event.commit_lsn
+        prepared[-1].commit_time_us = event.commit_time_us
 
     def _take_back(self, transaction: OpenTransaction, subxid: int | None) -> None:
         """Subtract an aborted transaction, or one of its subtransactions, from the findings."""
@@ -349,16 +357,18 @@ class Findings:
         ]
 
 
-def _listed(item: WaitingTransaction) -> dict[str, object]:
-    when = None if item.commit_time_us is None else datetime_from_us(item.commit_time_us)
+def _listed(transaction: WaitingTransaction) -> dict[str, object]:
+    committed_at = (
+        None if transaction.commit_time_us is None else datetime_from_us(transaction.commit_time_us)
+    )
     return {
-        "xid": item.xid,
-        "gid": item.gid,
-        "state": item.state,
-        "commit_lsn": None if item.commit_lsn is None else str(LSN(item.commit_lsn)),
-        "commit_time": utc_text(when),
-        "actors": item.naming.parts,
-        "changes": item.changes,
-        "bytes": item.size_bytes,
-        "tables": sorted(item.tables),
+        "xid": transaction.xid,
+        "gid": transaction.gid,
+        "state": transaction.state,
+        "commit_lsn": None if transaction.commit_lsn is None else str(LSN(transaction.commit_lsn)),
+        "commit_time": utc_text(committed_at),
+        "actors": transaction.naming.parts,
+        "changes": transaction.changes,
+        "bytes": transaction.size_bytes,
+        "tables": sorted(transaction.tables),
     }

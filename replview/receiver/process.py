@@ -35,6 +35,12 @@ _GIVE_BACK_SECONDS = 10.0
 _given_back_at = 0.0
 #: Larger blocks (a value of many megabytes) still go back to the system when freed.
 _MMAP_BYTES = 16 * 1024 * 1024
+log = logging.getLogger(__name__)
+#: Seconds that a receiver has to end by itself after it was told to stop.
+END_SECONDS = 3.5
+#: Seconds that releasing its lease may take.
+RELEASE_SECONDS = 1.0
+_LOOK_SECONDS = 0.2
 
 
 def prepare_for_batches() -> None:
@@ -75,15 +81,6 @@ def resident_bytes() -> int:
             return int(file.read().split()[1]) * resource.getpagesize()
     except OSError:
         return 0
-
-
-log = logging.getLogger(__name__)
-
-#: Seconds that a receiver has to end by itself after it was told to stop.
-END_SECONDS = 3.5
-#: Seconds that releasing its lease may take.
-RELEASE_SECONDS = 1.0
-_LOOK_SECONDS = 0.2
 
 
 def run_until_stopped(run: Callable[[], None], stop: threading.Event) -> bool:

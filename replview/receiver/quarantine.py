@@ -69,8 +69,8 @@ class Skips:
 
     def for_message(self, lsn: int) -> Skip | None:
         """Return the decision about the message outside any transaction at ``lsn``, or None."""
-        found = (skip for skip in self._skips if skip.xid is None and skip.lsn == lsn)
-        return next(found, None)
+        skips = (skip for skip in self._skips if skip.xid is None and skip.lsn == lsn)
+        return next(skips, None)
 
 
 class StopPoint:
@@ -162,12 +162,12 @@ def quarantine(
     store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, culprit: Culprit
 ) -> None:
     """Store the culprit, with its raw message if that is allowed, and log it. Raises ``Fenced``."""
-    where = f", at {LSN(culprit.lsn)}" if culprit.lsn else ""
-    of = f" (transaction {culprit.xid}{where})" if culprit.xid is not None else where
-    cause = f"{culprit.cause}{of}"
+    position = f", at {LSN(culprit.lsn)}" if culprit.lsn else ""
+    place = f" (transaction {culprit.xid}{position})" if culprit.xid is not None else position
+    cause = f"{culprit.cause}{place}"
     with store.transaction():
         leases.beat(store, lease)
-        found = read_incarnation(store, slot)
+        incarnation = read_incarnation(store, slot)
         raw = culprit.raw[:_RAW_LIMIT_BYTES]
         if raw and withholds_raw(store, slot.id, slot.column_rules, culprit.relation):
             raw = b""
@@ -179,7 +179,7 @@ def quarantine(
             RETURNING id
             """,
             [
-                slot.id, found[0], culprit.xid, culprit.gid, lsn_text(culprit.final_lsn),
+                slot.id, incarnation[0], culprit.xid, culprit.gid, lsn_text(culprit.final_lsn),
                 lsn_text(culprit.lsn), culprit.relation, culprit.tag,
                 raw, len(culprit.raw), cause, _REMEDY,
             ],
@@ -190,8 +190,8 @@ def quarantine(
             slot.id,
             "quarantined",
             f"{cause[:1].upper()}{cause[1:]}. Receiving stopped before it.",
-            incarnation_id=found[0],
-            after_commit_seq=found[1],
+            incarnation_id=incarnation[0],
+            after_commit_seq=incarnation[1],
             lsn=culprit.lsn,
             detail={"quarantine": row[0], "xid": culprit.xid, "relation": culprit.relation},
         )

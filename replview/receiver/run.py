@@ -125,28 +125,28 @@ class Receiver:
         self._log = logging.LoggerAdapter(
             log, reports.facts_for_logs(slot, self._lease, slot.checkpoint_lsn)
         )
-        if (found := waiting(self._store, slot.id)) is not None:
-            if found.decision:
-                try_again(self._store, slot, found)
+        if (pending := waiting(self._store, slot.id)) is not None:
+            if pending.decision:
+                try_again(self._store, slot, pending)
             elif self._before is None:
-                self._await_decision(found)
+                self._await_decision(pending)
                 return
         before, self._before = self._before, None
-        trouble = self._stream(slot, before)
-        if trouble is not None:
-            self._pause(trouble)
+        problem = self._stream(slot, before)
+        if problem is not None:
+            self._pause(problem)
 
-    def _await_decision(self, found: PendingDecision) -> None:
+    def _await_decision(self, pending: PendingDecision) -> None:
         """Hold the slot until somebody decides about the change that could not be stored."""
-        self._obey(reports.record_trouble(self._store, self._lease, "failed", found.trouble))
+        self._obey(reports.record_trouble(self._store, self._lease, "failed", pending.trouble))
         self._listeners.slot_changed(self._lease.slot_id)
         while not self._stop.wait(settings.HEARTBEAT_SECONDS):
             self._obey(leases.beat(self._store, self._lease))
-            now = waiting(self._store, self._lease.slot_id)
-            if now is None or now.decision:
+            current = waiting(self._store, self._lease.slot_id)
+            if current is None or current.decision:
                 return
 
-    def _stream(self, slot: SlotRow, before: StopPoint | None) -> SourceProblem | None:
+    def _stream(self, slot: SlotRow, stop_point: StopPoint | None) -> SourceProblem | None:
         """Run one session until its end; return the problem that ended it, if any.
 
         Every connection to the source is closed afterwards: an idle session would keep the slot
@@ -158,8 +158,8 @@ class Receiver:
             conninfo = self._conninfo_of(slot.source_id)
             with leases.kept(connect_store, self._lease):
                 opened = open_session(self._store, self._lease, slot, conninfo)
-            self._say_streaming(slot, opened)
-            record(opened, self._store, self._lease, slot, self._stop, self._listeners, before)
+            self._report_streaming(slot, opened)
+            record(opened, self._store, self._lease, slot, self._stop, self._listeners, stop_point)
         except (Fenced, StoreFailed):
             raise
         except Exception as error:
@@ -168,7 +168,7 @@ class Receiver:
             if (culprit := self._culprit(error)) is not None:
                 self._quarantine(slot, culprit)
                 return None
-            return self._trouble(error, slot, conninfo)
+            return self._problem_of(error, slot, conninfo)
         finally:
             if opened is not None:
                 if opened.made_progress:
@@ -178,18 +178,20 @@ class Receiver:
                     process.give_back_memory()
         return None
 
-    def _say_streaming(self, slot: SlotRow, opened: OpenSession) -> None:
-        began = opened.incarnation.checkpoint_lsn
-        self._log = logging.LoggerAdapter(log, reports.facts_for_logs(slot, self._lease, began))
-        self._log.info("slot %s: streaming from %s", slot.id, began)
+    def _report_streaming(self, slot: SlotRow, opened: OpenSession) -> None:
+        first_lsn = opened.incarnation.checkpoint_lsn
+        self._log = logging.LoggerAdapter(log, reports.facts_for_logs(slot, self._lease, first_lsn))
+        self._log.info("slot %s: streaming from %s", slot.id, first_lsn)
         if isinstance(opened.session, ReplicationSession):
             opened.session.silence.answer_seconds = patience_seconds(
                 settings.WALSENDER_TIMEOUT_SECONDS, self._silences
             )
             opened.session.encoding = opened.encoding
-        again = bool(self._last_code)
+        is_reconnect = bool(self._last_code)
         self._obey(
-            reports.record_streaming(self._store, self._lease, opened.incarnation, again=again)
+            reports.record_streaming(
+                self._store, self._lease, opened.incarnation, again=is_reconnect
+            )
         )
         self._last_code = ""
         self._listeners.slot_changed(slot.id)
@@ -197,19 +199,19 @@ class Receiver:
     def _quarantine(self, slot: SlotRow, culprit: Culprit) -> None:
         """Quarantine what cannot be stored, and let the next session stop just before it."""
         quarantine(self._store, self._lease, slot, culprit)
-        known = culprit.xid is not None or culprit.tag == "M"
-        if known and slot.plugin == "pgoutput":
+        is_identified = culprit.xid is not None or culprit.tag == "M"
+        if is_identified and slot.plugin == "pgoutput":
             # Changes before it in the same batch are still to be stored.
             self._before = StopPoint(culprit.xid, culprit.final_lsn, culprit.lsn)
 
-    def _trouble(self, error: Exception, slot: SlotRow, conninfo: str) -> SourceProblem:
-        trouble = name_trouble(
+    def _problem_of(self, error: Exception, slot: SlotRow, conninfo: str) -> SourceProblem:
+        problem = name_trouble(
             error, conninfo=conninfo, slot=slot.name, publications=slot.publications
         )
-        self._silences += trouble.code == "silent"
-        if trouble.code == "internal":
+        self._silences += problem.code == "silent"
+        if problem.code == "internal":
             self._log.error("slot %s: %s", slot.id, where_it_failed(error))
-        return trouble
+        return problem
 
     def _culprit(self, error: Exception) -> Culprit | None:
         """Return what cannot be stored, or None if the error means something else.
@@ -221,25 +223,27 @@ class Receiver:
         if not isinstance(error, ProtocolError) or error.frame is None:
             return None
         culprit = undecodable(error)
-        seen, self._undecoded = self._undecoded, (culprit.lsn, culprit.raw)
-        return culprit if seen == self._undecoded else None
+        former, self._undecoded = self._undecoded, (culprit.lsn, culprit.raw)
+        return culprit if former == self._undecoded else None
 
-    def _pause(self, trouble: SourceProblem) -> None:
+    def _pause(self, problem: SourceProblem) -> None:
         self._attempt += 1
-        seconds = pause_seconds(trouble.code, self._attempt)
+        seconds = pause_seconds(problem.code, self._attempt)
         state = "reconnecting" if seconds < 30.0 else "failed"
-        self._log.warning("slot %s: %s", self._lease.slot_id, trouble.cause)
-        until = time.monotonic() + seconds
+        self._log.warning("slot %s: %s", self._lease.slot_id, problem.cause)
+        retry_at = time.monotonic() + seconds
         desired = reports.record_trouble(
-            self._store, self._lease, state, trouble, retry_seconds=seconds
+            self._store, self._lease, state, problem, retry_seconds=seconds
         )
-        if trouble.code != self._last_code:
+        if problem.code != self._last_code:
             kind = "disconnected" if state == "reconnecting" else "problem"
-            reports.log_trouble(self._store, self._lease, kind, trouble)
-        self._last_code = trouble.code
+            reports.log_trouble(self._store, self._lease, kind, problem)
+        self._last_code = problem.code
         self._listeners.slot_changed(self._lease.slot_id)
         self._obey(desired)
-        while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, 1.0)):
+        while (seconds_left := retry_at - time.monotonic()) > 0 and not self._stop.wait(
+            min(seconds_left, 1.0)
+        ):
             self._obey(leases.beat(self._store, self._lease))
 
     def _obey(self, desired: str) -> None:

@@ -33,13 +33,15 @@ from replview.receiver.connecting import given_up_after
 
 Answer = TypeVar("Answer")
 #: Number of built-in types (with modifiers) whose names are cached.
-_MOST_TYPES = 10_000
+_MAX_TYPES = 10_000
 #: Seconds after which a query to the source's catalog is cancelled.
 _ANSWER_SECONDS = 20.0
 #: Seconds for the query of the server's position, which a batch waits for: two attempts with a new
 #: connection in between take less than the time after which a lease expires.
 _POSITION_SECONDS = 1.5
 _POSITION_CONNECT_SECONDS = 2
+#: Reads a table by schema and name; raises ``psycopg.Error`` where the catalog cannot be queried.
+TableReader = Callable[[str, str], NamedTable | None]
 
 
 class SourceCatalog:
@@ -77,11 +79,13 @@ class SourceCatalog:
         It is empty if the key was added after the table was created, by a transaction that began
         after ``xid``: which key the table had at ``xid`` is then unknown.
         """
-        found = self._ask(lambda connection: PRIMARY_KEY.rows(connection, relation_oid))
-        if found and xid is not None and found[0]["xid"] != found[0]["created"]:
-            made, following = found[0]["xid"], found[0]["following"]
-            return [] if is_later(made, xid, following=following) else [r["name"] for r in found]
-        return None if found is None else [row["name"] for row in found]
+        rows = self._ask(lambda connection: PRIMARY_KEY.rows(connection, relation_oid))
+        if rows and xid is not None and rows[0]["xid"] != rows[0]["created"]:
+            added_xid, following = rows[0]["xid"], rows[0]["following"]
+            return (
+                [] if is_later(added_xid, xid, following=following) else [r["name"] for r in rows]
+            )
+        return None if rows is None else [r["name"] for r in rows]
 
     def columns_made(self, relation_oid: int, by: int | None) -> ColumnsMade | None:
         """Return how the table's columns were made; None where the catalog cannot be queried."""
@@ -102,15 +106,15 @@ class SourceCatalog:
 
     def type_names(self, wanted: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
         """Return the names of types in SQL; empty where the catalog cannot be queried."""
-        known = self._built_in
-        if asked := [pair for pair in wanted if pair not in known]:
-            found = self._ask(lambda connection: format_types(connection, asked)) or {}
-            if len(known) > _MOST_TYPES:
-                known = self._built_in = {}
-            known |= {pair: name for pair, name in found.items() if pair[0] < FIRST_MADE_OID}
+        built_in = self._built_in
+        if missing := [pair for pair in wanted if pair not in built_in]:
+            names = self._ask(lambda connection: format_types(connection, missing)) or {}
+            if len(built_in) > _MAX_TYPES:
+                built_in = self._built_in = {}
+            built_in |= {pair: name for pair, name in names.items() if pair[0] < FIRST_MADE_OID}
         else:
-            found = {}
-        return {pair: known[pair] for pair in wanted if pair in known} | found
+            names = {}
+        return {pair: built_in[pair] for pair in wanted if pair in built_in} | names
 
     def type_bases(self, oids: Sequence[int]) -> Mapping[int, dict[str, Any]]:
         """Return the base types of types that are not built in; empty where the query fails."""
@@ -122,8 +126,8 @@ class SourceCatalog:
         """Return how many tables are published; None where the catalog cannot be queried."""
 
         def count(connection: psycopg.Connection[Any]) -> int:
-            found = [p for p in read_publications(connection) if p.name in publications]
-            return len({(table.schema, table.name) for p in found for table in p.tables})
+            chosen = [p for p in read_publications(connection) if p.name in publications]
+            return len({(table.schema, table.name) for p in chosen for table in p.tables})
 
         return self._ask(count)
 
@@ -161,10 +165,6 @@ class SourceCatalog:
             self._connection.close()
 
 
-#: Reads a table by schema and name; raises ``psycopg.Error`` where the catalog cannot be queried.
-TableReader = Callable[[str, str], NamedTable | None]
-
-
 class NamedTables:
     """The tables of a session whose plugin names them without oid, queried once for each shape.
 
@@ -178,10 +178,12 @@ class NamedTables:
 
     def columns_of(self, schema: str, table: str) -> Sequence[Column] | None:
         """Return a table's current columns, in the form of ``decoder.plugins.shapes.ColumnsOf``."""
-        self._tables[schema, table] = found = self._read(schema, table)
-        if found is None:
+        self._tables[schema, table] = named_table = self._read(schema, table)
+        if named_table is None:
             return None
-        return [Column(c.name, c.type_oid, c.typmod, c.is_key, c.type_name) for c in found.columns]
+        return [
+            Column(c.name, c.type_oid, c.typmod, c.is_key, c.type_name) for c in named_table.columns
+        ]
 
     def learn(self, relation: RelationMessage) -> None:
         """Query the table of a new shape now, so that the writer need not query the source."""
@@ -193,26 +195,34 @@ class NamedTables:
         """Return the table's oid; for a table that is gone, a negative hash of its name."""
         if relation.oid:
             return relation.oid
-        found = self._tables.get((relation.namespace, relation.name))
-        if found is not None:
-            return found.oid
+        named_table = self._tables.get((relation.namespace, relation.name))
+        if named_table is not None:
+            return named_table.oid
         name = f"{relation.namespace}\0{relation.name}".encode()
         return -1 - int.from_bytes(hashlib.sha256(name).digest()[:4], "big")
 
     def column_of(self, relation: RelationMessage, column: Column) -> Column:
         """Return the column with its type's oid, if the catalog has one of that name and type."""
-        found = self._tables.get((relation.namespace, relation.name))
-        if column.type_name is None or found is None:
+        named_table = self._tables.get((relation.namespace, relation.name))
+        if column.type_name is None or named_table is None:
             return column
-        like = column.name, column.type_name.split("(")[0]
-        for known in found.columns:
-            if (known.name, known.type_name.split("(")[0]) == like:
+        name_and_type = column.name, column.type_name.split("(")[0]
+        for candidate in named_table.columns:
+            if (candidate.name, candidate.type_name.split("(")[0]) == name_and_type:
                 return Column(
-                    column.name, known.type_oid, known.typmod, column.is_key, known.type_name
+                    column.name,
+                    candidate.type_oid,
+                    candidate.typmod,
+                    column.is_key,
+                    candidate.type_name,
                 )
         return column
 
     def primary_key(self, relation: RelationMessage) -> Sequence[str]:
         """Return the table's current primary key, in the order of the table's columns."""
-        found = self._tables.get((relation.namespace, relation.name))
-        return [] if found is None else [column.name for column in found.columns if column.is_key]
+        named_table = self._tables.get((relation.namespace, relation.name))
+        return (
+            []
+            if named_table is None
+            else [column.name for column in named_table.columns if column.is_key]
+        )

@@ -29,8 +29,8 @@ _PIECE_ROWS = 5000
 _PIECE_BYTES = 4 * 1024 * 1024
 #: Seconds that a piece takes to read when the rate is limited.
 _PIECE_SECONDS = 0.5
-_MOST_ROWS = (1 << 31) - 1
-_TURN_SECONDS = 0.25
+_MAX_ROWS = (1 << 31) - 1
+_PAUSE_SECONDS = 0.25
 # Source: PostgreSQL documentation, COPY, "Text Format". In every encoding that is used here, a byte
 # below 128 is the same character as in ASCII.
 _ESCAPES = {
@@ -78,10 +78,10 @@ def read_baseline(
     Raises ``SourceProblem`` with what is wrong at the source, ``BaselineLost``,
     ``BaselineStopped``, ``StoreFailed``.
     """
-    wanted = _wanted(claim, store)
+    facts = _read_facts(claim, store)
     writer = BaselineWriter(store, claim)
     try:
-        return _read(claim, wanted, writer, conninfo, stop)
+        return _read(claim, facts, writer, conninfo, stop)
     except (SourceProblem, BaselineLost, BaselineStopped, StoreFailed):
         raise
     except IncarnationEnded:
@@ -89,12 +89,12 @@ def read_baseline(
     except Exception as error:
         if isinstance(error, psycopg.Error) and store.closed:
             raise StoreFailed(type(error).__name__) from error
-        raise _named(error, claim, wanted, conninfo) from error
+        raise _problem_behind(error, claim, facts, conninfo) from error
 
 
 def _read(
     claim: "Baseline",
-    wanted: BaselineFacts,
+    facts: BaselineFacts,
     writer: BaselineWriter,
     conninfo: str,
     stop: threading.Event,
@@ -107,10 +107,10 @@ def _read(
     reader = SnapshotReader(conninfo, tick)
     try:
         identifier, timeline = reader.identify()
-        if (identifier, timeline) != (wanted.system_identifier, wanted.timeline):
+        if (identifier, timeline) != (facts.system_identifier, facts.timeline):
             raise trouble("other_cluster")
-        snapshot = reader.open(claim.schema, claim.table, wanted.publications)
-        writer.begin(snapshot, system_identifier=identifier, column_rules=wanted.column_rules)
+        snapshot = reader.open(claim.schema, claim.table, facts.publications)
+        writer.begin(snapshot, system_identifier=identifier, column_rules=facts.column_rules)
         _copy(reader, snapshot, writer, tick)
     finally:
         reader.close()
@@ -132,7 +132,7 @@ def _copy(
 
     for lines in reader.rows(snapshot, piece_rows, _PIECE_BYTES):
         tick()
-        if writer.rows + len(lines) > _MOST_ROWS:
+        if writer.rows + len(lines) > _MAX_ROWS:
             raise trouble("too_many_rows")
         writer.write([parser.parse(line) for line in lines], sum(map(len, lines)))
         pace.keep(writer.rows, writer.rows_per_second)
@@ -152,14 +152,14 @@ class _RateLimit:
             self._rate, self._from = rate, (time.monotonic(), rows)
         if rate is None:
             return
-        begun, rows_then = self._from
-        until = begun + (rows - rows_then) / rate
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, _TURN_SECONDS))
+        begun, rows_at_start = self._from
+        deadline = begun + (rows - rows_at_start) / rate
+        while (remaining := deadline - time.monotonic()) > 0:
+            time.sleep(min(remaining, _PAUSE_SECONDS))
             self._tick()
 
 
-def _wanted(claim: "Baseline", store: psycopg.Connection[Any]) -> BaselineFacts:
+def _read_facts(claim: "Baseline", store: psycopg.Connection[Any]) -> BaselineFacts:
     row = store.execute(
         "SELECT s.publications, s.column_rules, i.system_identifier, i.timeline, s.plugin "
         "FROM slot s JOIN slot_incarnation i ON i.id = s.incarnation_id "
@@ -173,16 +173,16 @@ def _wanted(claim: "Baseline", store: psycopg.Connection[Any]) -> BaselineFacts:
     return BaselineFacts(row[0], row[1], row[2], row[3])
 
 
-def _named(
-    error: Exception, claim: "Baseline", wanted: BaselineFacts, conninfo: str
+def _problem_behind(
+    error: Exception, claim: "Baseline", facts: BaselineFacts, conninfo: str
 ) -> SourceProblem:
     """Return the problem behind an error, without any value of the source."""
     role = ""
     if isinstance(error, psycopg.Error):
         role = str(psycopg.conninfo.conninfo_to_dict(conninfo).get("user") or "")
-    known = refused(error, claim.schema, claim.table, role)
-    return known or name_trouble(
-        error, conninfo=conninfo, slot="(temporary)", publications=wanted.publications
+    refusal = refused(error, claim.schema, claim.table, role)
+    return refusal or name_trouble(
+        error, conninfo=conninfo, slot="(temporary)", publications=facts.publications
     )
 
 

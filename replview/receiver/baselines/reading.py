@@ -43,7 +43,7 @@ _ANSWER_SECONDS = 60.0
 WAIT_SECONDS = 300.0
 #: Milliseconds to wait for the table's lock, behind DDL that holds it or waits for it.
 _LOCK_MS = 5000
-_TURN_SECONDS = 0.25
+_PAUSE_SECONDS = 0.25
 #: Settings that override the role's own, which could end a long read or silently omit rows.
 _SETTINGS = (
     "SET statement_timeout = 0",
@@ -129,16 +129,16 @@ class SnapshotReader:
             if moved:
                 raise trouble("moved", table=f"{schema}.{table}")
             relation = _relation(published, shape)
-            wanted = [(c.type_oid, c.typmod) for c in relation.columns]
-            type_names = format_types(self.connection, wanted)
-            bases = type_bases(self.connection, [oid for oid, _ in wanted])
+            types = [(c.type_oid, c.typmod) for c in relation.columns]
+            type_names = format_types(self.connection, types)
+            bases = type_bases(self.connection, [oid for oid, _ in types])
             primary_key = primary_key_columns(self.connection, relation.oid)
-            made = columns_made(self.connection, relation.oid, None)
+            columns = columns_made(self.connection, relation.oid, None)
             encoding = self._set_encoding()
             self.connection.execute("SET LOCAL search_path TO DEFAULT")
-        query = _copy(published, shape).as_string(self.connection).encode(encoding)
+        query = _copy_query(published, shape).as_string(self.connection).encode(encoding)
         return TableSnapshot(
-            lsn, us_from_datetime(row[0]), relation, primary_key, type_names, bases, made,
+            lsn, us_from_datetime(row[0]), relation, primary_key, type_names, bases, columns,
             estimated, encoding, query,
         )  # fmt: skip
 
@@ -151,16 +151,16 @@ class SnapshotReader:
         """
         self._queries.send(snapshot.query)
         piece: list[bytes] = []
-        size, most = 0, max_rows()
+        size, row_limit = 0, max_rows()
         while self._queries.running:
-            rows = self._queries.read(most - len(piece), max_bytes - size)
+            rows = self._queries.read(row_limit - len(piece), max_bytes - size)
             piece += rows
             size += sum(map(len, rows))
-            if len(piece) >= most or size >= max_bytes:
+            if len(piece) >= row_limit or size >= max_bytes:
                 yield piece
-                piece, size, most = [], 0, max_rows()
+                piece, size, row_limit = [], 0, max_rows()
             elif not rows and self._queries.running:
-                self._queries.wait(_TURN_SECONDS)
+                self._queries.wait(_PAUSE_SECONDS)
                 self._tick()
         if piece:
             yield piece
@@ -198,7 +198,7 @@ class SnapshotReader:
         deadline = time.monotonic() + seconds
         self._queries.send(query)
         while self._queries.running:
-            self._queries.wait(_TURN_SECONDS)
+            self._queries.wait(_PAUSE_SECONDS)
             self._queries.read()
             if not self._queries.running:
                 break
@@ -211,10 +211,10 @@ class SnapshotReader:
 
     def _published(self, schema: str, table: str, publications: Sequence[str]) -> Published:
         _, tables = read_published(self.connection, publications)
-        found = tables.get((schema, table))
-        if found is None:
+        published = tables.get((schema, table))
+        if published is None:
             raise unpublished(schema, table, publications)
-        return found
+        return published
 
     def _lock(self, schema: str, table: str, shape: StreamShape) -> None:
         """Lock the table against DDL until the rows are read; reads and writes go on."""
@@ -231,8 +231,8 @@ class SnapshotReader:
         except errors.UndefinedTable:
             raise trouble("no_such_table", table=f"{schema}.{table}") from None
         except errors.InsufficientPrivilege as error:
-            known = refused(error, schema, table, self.connection.info.user)
-            raise known or error from None
+            refusal = refused(error, schema, table, self.connection.info.user)
+            raise refusal or error from None
 
     def _set_encoding(self) -> str:
         """Set the encoding that the stream's session has, and return Python's name of it."""
@@ -254,7 +254,7 @@ def _relation(published: Published, shape: StreamShape) -> RelationMessage:
     )
 
 
-def _copy(published: Published, shape: StreamShape) -> sql.Composable:
+def _copy_query(published: Published, shape: StreamShape) -> sql.Composable:
     """Return the COPY query of exactly those rows and columns whose INSERT is published.
 
     A row filter is the server's own text of an expression that it has checked and stored
@@ -262,10 +262,10 @@ def _copy(published: Published, shape: StreamShape) -> sql.Composable:
     """
     table = published.table
     filters = [published.filters[op] for op in "IUD" if op in published.filters]
-    wanted = filters[0] if filters else []
+    row_filters = filters[0] if filters else []
     where: sql.Composable = sql.SQL("")
-    if wanted:
-        checked = [sql.SQL("({})").format(sql.SQL(text)) for text in wanted]
+    if row_filters:
+        checked = [sql.SQL("({})").format(sql.SQL(text)) for text in row_filters]
         where = sql.SQL(" WHERE {}").format(sql.SQL(" OR ").join(checked))
     return sql.SQL("COPY (SELECT {} FROM {}{}{}) TO STDOUT").format(
         sql.SQL(", ").join(sql.Identifier(c.name) for c in shape.columns),

@@ -45,7 +45,7 @@ _LOCK_SLOT = """
     WHERE id = %(slot_id)s AND incarnation_id = %(incarnation_id)s AND desired <> 'removing'
     RETURNING id
 """
-_PLACE = (
+_NEXT_POSITION = (
     "UPDATE slot_incarnation SET commit_seq = commit_seq + 1, "
     "last_hour = greatest(last_hour, %s) WHERE id = %s RETURNING commit_seq"
 )
@@ -98,7 +98,7 @@ class BaselineWriter:
             system_identifier=system_identifier,
             catalog=CatalogShapes(
                 primary_key=lambda oid, xid: snapshot.primary_key,
-                type_names=lambda wanted: snapshot.type_names,
+                type_names=lambda types: snapshot.type_names,
                 type_bases=lambda oids: snapshot.type_bases,
                 columns_made=lambda oid, by: snapshot.columns_made,
             ),
@@ -150,42 +150,46 @@ class BaselineWriter:
         claim, row = self._claim, self._row
         with self._store.transaction():
             self._fence()
-            wanted = {
+            counters = {
                 "rows": self.rows,
                 "size_bytes": row.size_bytes,
                 "slot_id": claim.slot_id,
                 "incarnation_id": claim.incarnation_id,
             }
-            if self._store.execute(_LOCK_SLOT, wanted).fetchone() is None:
+            if self._store.execute(_LOCK_SLOT, counters).fetchone() is None:
                 raise IncarnationEnded
             hour = row.id // IDS_PER_HOUR
-            place = self._store.execute(_PLACE, [hour, claim.incarnation_id]).fetchone()
-            assert place is not None
-            row.commit_seq, row.state = int(place[0]), "snapshot"
+            position = self._store.execute(_NEXT_POSITION, [hour, claim.incarnation_id]).fetchone()
+            assert position is not None
+            row.commit_seq, row.state = int(position[0]), "snapshot"
             update_rows(self._store, [row])
             self._store.execute(_DONE, [claim.pk])
             self._say_done(row.commit_seq)
         return row.commit_seq
 
-    def _fence(self, more: int = 0) -> None:
+    def _fence(self, new_rows: int = 0) -> None:
         """Check that the baseline is still claimed, and lock its row. Raises ``BaselineLost``."""
-        found = self._store.execute(
+        row = self._store.execute(
             _FENCE,
-            {"rows": self.rows + more, "id": self._claim.pk, "started_at": self._claim.started_at},
+            {
+                "rows": self.rows + new_rows,
+                "id": self._claim.pk,
+                "started_at": self._claim.started_at,
+            },
         ).fetchone()
-        if found is None:
+        if row is None:
             raise BaselineLost
-        self.rows_per_second = found[0]
+        self.rows_per_second = row[0]
         self._last_beat = time.monotonic()
 
     def _lock_slot_for_shape(self) -> None:
         """Lock the slot's row, under which shapes are stored. Raises ``IncarnationEnded``."""
-        found = self._store.execute(
+        slot_row = self._store.execute(
             "SELECT id FROM slot WHERE id = %s AND incarnation_id = %s AND desired <> 'removing' "
             "FOR NO KEY UPDATE",
             [self._claim.slot_id, self._claim.incarnation_id],
         ).fetchone()
-        if found is None:
+        if slot_row is None:
             raise IncarnationEnded
 
     def _say_done(self, commit_seq: int) -> None:

@@ -90,8 +90,8 @@ def open_session(
         identity = _identify(session, slot)
         _note_source(store, slot, server, identity, catalog.published_tables(slot.publications))
         if isinstance(session, ReplicationSession) and slot.temporary:
-            wanted = bool(slot.options.get("two_phase", True)) and server.version >= 150000
-            two_phase = wanted and server.max_prepared_transactions > 0
+            can_prepare = bool(slot.options.get("two_phase", True)) and server.version >= 150000
+            two_phase = can_prepare and server.max_prepared_transactions > 0
             started = session.create_temporary_slot(slot.name, two_phase=two_phase)
             incarnation = temporary_incarnation(store, lease, slot, identity, started)
         else:
@@ -127,14 +127,14 @@ def _identify(session: SourceSession, slot: SlotRow) -> SystemIdentity:
     """Return the server's identity; one that hides its identifier counts as the known server."""
     with cut_after(_ANSWER_SECONDS, session.connection):
         identity = session.identify()
-    known = identity.system_identifier or slot.system_identifier or "unknown"
-    return replace(identity, system_identifier=known)
+    identifier = identity.system_identifier or slot.system_identifier or "unknown"
+    return replace(identity, system_identifier=identifier)
 
 
 def _options(server: ServerFacts, slot: SlotRow, two_phase: bool) -> StreamOptions:
-    wanted = slot.options
+    options = slot.options
     return choose(
-        server.version, slot.publications, wanted, slot_two_phase=two_phase, owned=slot.owned
+        server.version, slot.publications, options, slot_two_phase=two_phase, owned=slot.owned
     )
 
 

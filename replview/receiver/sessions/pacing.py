@@ -63,9 +63,9 @@ class Feedback:
 
     def is_due(self, now: float, *, reply_requested: bool) -> bool:
         """Return whether a status update must be sent at ``now`` (seconds, monotonic)."""
-        since = now - self.reported_at
-        progress = self.stored_lsn > self.confirmed_lsn and since >= PROGRESS_SECONDS
-        return reply_requested or progress or since >= ALIVE_SECONDS
+        seconds_since = now - self.reported_at
+        progress = self.stored_lsn > self.confirmed_lsn and seconds_since >= PROGRESS_SECONDS
+        return reply_requested or progress or seconds_since >= ALIVE_SECONDS
 
     def reported(self, now: float) -> None:
         """Record that a status update with ``stored_lsn`` was sent at ``now``."""
@@ -101,15 +101,15 @@ class WalEnd:
 
     def check(self, lsn: int) -> None:
         """Raise ``SourceProblem`` if a position of the stream is beyond the end of WAL."""
-        may_have = self.known_lsn + _GROWN_BYTES
-        if lsn <= self.known_lsn or (lsn <= may_have and time.monotonic() < self._asks_at):
+        max_lsn = self.known_lsn + _GROWN_BYTES
+        if lsn <= self.known_lsn or (lsn <= max_lsn and time.monotonic() < self._asks_at):
             return
-        said = self.ask()
-        if said is None:
+        server_lsn = self.ask()
+        if server_lsn is None:
             self._asks_at = time.monotonic() + _ASK_AGAIN_SECONDS
         else:
-            self.known_lsn = may_have = max(self.known_lsn, said)
-        if lsn > may_have:
+            self.known_lsn = max_lsn = max(self.known_lsn, server_lsn)
+        if lsn > max_lsn:
             raise trouble("beyond_wal", told=LSN(lsn), end=LSN(self.known_lsn))
 
 

@@ -34,7 +34,7 @@ from replview.receiver.sessions.walsender import forked_at
 #: advance.
 _ANSWER_SECONDS, _CLOSE_SECONDS = 10.0, 1.0
 #: Another session may peek for a moment: this many attempts are made before the slot is in use.
-_BUSY_TRIES = 10
+_MAX_BUSY_TRIES = 10
 _BUSY_SECONDS = 0.25
 _Rows = list[tuple[bytes | None, ...]]
 
@@ -100,9 +100,9 @@ class PollingSession:
         server = functions.parse_state(self._ask(functions.state_query(""))[0][0])
         identifier = ""
         with suppress(errors.InsufficientPrivilege):
-            asked = sql.SQL("SELECT system_identifier FROM pg_catalog.pg_control_system()")
+            query = sql.SQL("SELECT system_identifier FROM pg_catalog.pg_control_system()")
             # The function returns a signed number, IDENTIFY_SYSTEM an unsigned one.
-            identifier = str(int(self._ask(asked)[0][0][0] or 0) % (1 << 64))
+            identifier = str(int(self._ask(query)[0][0][0] or 0) % (1 << 64))
         version = self._ask(sql.SQL("SELECT pg_catalog.version()"))[0][0][0] or b""
         self._on_linux = b"linux" in version.lower()
         self._timeline = server.timeline
@@ -212,8 +212,8 @@ class PollingSession:
 
     def _go_on(self) -> None:
         """Process the query that has ended, and start the next one if it is due."""
-        ended, self._step = self._step, ""
-        if ended == "state":
+        step, self._step = self._step, ""
+        if step == "state":
             server = functions.parse_state(self._queries.results[-1][0])
             self._advanced_lsn = max(self._advanced_lsn, self._advancing_lsn)
             self._check(server)
@@ -224,18 +224,18 @@ class PollingSession:
                 self._begin_peek(server, light)
             else:
                 self._pacing.nothing_new()
-        elif ended == "peek":
+        elif step == "peek":
             self._portion_over()
         elif self._settled and self._pacing.seconds_to_next() <= 0:
             self._ask_state()
 
     def _ask_state(self) -> None:
         """Start the cheap state query, and advance the slot with it if more was stored."""
-        asked: list[sql.Composable] = []
+        statements: list[sql.Composable] = []
         if self._stored_lsn > self._advanced_lsn:
             self._advancing_lsn = self._stored_lsn
-            asked.append(self._advance())
-        self._send("state", [*asked, functions.state_query(self._slot, self._open_xids)])
+            statements.append(self._advance())
+        self._send("state", [*statements, functions.state_query(self._slot, self._open_xids)])
 
     def _begin_peek(self, server: ServerState, light: bool) -> None:
         """Start a peek at everything up to the server's position, limited to one portion."""
@@ -243,7 +243,7 @@ class PollingSession:
         self._checked = False
         self._light = light and "streaming" in self._options
         self.aborted_xids = frozenset(
-            x for x, status in server.statuses.items() if status == "aborted"
+            xid for xid, status in server.statuses.items() if status == "aborted"
         )
         options = dict(self._options)
         if light:
@@ -251,11 +251,13 @@ class PollingSession:
         else:
             self._fully_peeked_lsn = self._upto
         self._most = self._pacing.begin(light=light)
-        wanted = functions.peek(self._slot, options, upto_lsn=self._upto, upto_changes=self._most)
+        peek_query = functions.peek(
+            self._slot, options, upto_lsn=self._upto, upto_changes=self._most
+        )
         settings = functions.settings(
             self.server_version, self._client_encoding, on_linux=self._on_linux
         )
-        self._send("peek", [functions.state_query(self._slot), *settings, wanted])
+        self._send("peek", [functions.state_query(self._slot), *settings, peek_query])
 
     def _portion_over(self) -> None:
         self.portions_read += 1
@@ -277,7 +279,7 @@ class PollingSession:
         """Postpone the query, since another session reads the slot. Raises ``SourceProblem``."""
         self._step = ""
         self._busy_tries += 1
-        if self._busy_tries > _BUSY_TRIES:
+        if self._busy_tries > _MAX_BUSY_TRIES:
             raise trouble("slot_in_use", slot=self._slot)
         self._pacing.later(_BUSY_SECONDS)
 

@@ -193,7 +193,7 @@ class Pump:
         if spooled := self._session.spooled:
             self._session.spooled = []
             events = put_back(events, spooled)
-            batch.large_bytes += sum(one.size_bytes for one in spooled)
+            batch.large_bytes += sum(value.size_bytes for value in spooled)
         batch.events += events
         batch.frames += len(frames)
         batch.size_bytes += sum(map(len, frames))

@@ -26,8 +26,8 @@ from replview.store.write.copy_rows import CopiedTransaction
 
 #: Seconds for which an aborted transaction is remembered: far shorter than xids take to wrap
 #: around.
-_REMEMBERED_SECONDS = 3600.0
-_REMEMBERED = 10_000
+_REMEMBER_SECONDS = 3600.0
+_MAX_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +132,20 @@ class PeekRecorder(Recorder):
             portion.rows[row.id] = row
             portion.open_changed = True
             self._former[transaction.xid] = transaction
-        still_open = {transaction.xid for transaction in event.open_streams}
-        for xid in set(event.aborted_xids) - still_open:
+        open_xids = {transaction.xid for transaction in event.open_streams}
+        for xid in set(event.aborted_xids) - open_xids:
             if (former := self._former.get(xid)) is not None:
                 self._end_for_nothing(portion, TransactionAborted(former, None, None))
         self.open_xids = tuple(self._former)
 
     def _has_aborted(self, xid: int) -> bool:
         """Return whether a transaction of this xid aborted within the last hour."""
-        at = self._aborted_at.get(xid)
-        return at is not None and time.monotonic() - at < _REMEMBERED_SECONDS
+        aborted_at = self._aborted_at.get(xid)
+        return aborted_at is not None and time.monotonic() - aborted_at < _REMEMBER_SECONDS
 
     def _remember_aborted(self, xid: int) -> None:
         """Note the abort of a transaction; forget the oldest one beyond the limit."""
         self._aborted_at.pop(xid, None)
         self._aborted_at[xid] = time.monotonic()
-        if len(self._aborted_at) > _REMEMBERED:
+        if len(self._aborted_at) > _MAX_REMEMBERED:
             del self._aborted_at[next(iter(self._aborted_at))]

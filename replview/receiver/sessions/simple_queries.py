@@ -100,10 +100,10 @@ class SimpleQueries:
         """
         self.read(max_bytes=1 << 20)
         while self.running:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
                 raise psycopg.OperationalError("timeout: the server did not answer in time")
-            self._readable.poll(min(left, 1.0) * 1000)
+            self._readable.poll(min(seconds_left, 1.0) * 1000)
             self.read(max_bytes=1 << 20)
 
     def cancel(self) -> None:

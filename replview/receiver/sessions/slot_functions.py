@@ -123,7 +123,7 @@ def peek(
     bytes that a walsender would send. The server checks the limit of changes only at the end of a
     transaction, or of a block of a streamed one.
     """
-    given = [text for pair in options.items() for text in pair]
+    arguments = [text for pair in options.items() for text in pair]
     return sql.SQL(
         "COPY (SELECT lsn, data FROM pg_catalog.pg_logical_slot_peek_binary_changes("
         "{}, {}, {}, VARIADIC {}::text[])) TO STDOUT (FORMAT BINARY)"
@@ -131,7 +131,7 @@ def peek(
         sql.Literal(slot),
         sql.Literal(None if upto_lsn is None else str(upto_lsn)),
         sql.Literal(upto_changes),
-        sql.SQL("ARRAY[{}]").format(sql.SQL(", ").join(map(sql.Literal, given))),
+        sql.SQL("ARRAY[{}]").format(sql.SQL(", ").join(map(sql.Literal, arguments))),
     )
 
 
@@ -140,7 +140,7 @@ def settings(server_version: int, client_encoding: str, *, on_linux: bool) -> li
 
     The checks let the server detect that its client is gone.
     """
-    wanted = {
+    values = {
         **TEXT_SETTINGS,
         "client_encoding": client_encoding,
         "statement_timeout": "0",
@@ -154,7 +154,7 @@ def settings(server_version: int, client_encoding: str, *, on_linux: bool) -> li
     }
     return [
         sql.SQL("SET LOCAL {} = {}").format(sql.SQL(name), sql.Literal(value))
-        for name, value in wanted.items()
+        for name, value in values.items()
     ]
 
 

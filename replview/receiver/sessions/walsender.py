@@ -161,8 +161,8 @@ class ReplicationSession:
 
         Raises ``psycopg.Error`` with the server's SQLSTATE.
         """
-        given = ", ".join(f"{quoted(n)} {literal(v)}" for n, v in options.items())
-        query = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn} ({given})"
+        option_list = ", ".join(f"{quoted(n)} {literal(v)}" for n, v in options.items())
+        query = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn} ({option_list})"
         self._pgconn.send_query(query.encode())
         self._flush()
         while True:
@@ -285,10 +285,10 @@ class ReplicationSession:
             self._received = None
             return
         try:
-            told = self._tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
+            tcp_info = self._tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
         except OSError:
             return  # a Unix socket, where libpq's own limit of 2 GiB applies
-        received = int.from_bytes(told[_RECEIVED], sys.byteorder)
+        received = int.from_bytes(tcp_info[_RECEIVED], sys.byteorder)
         if self._received is None:
             self._received = received
         elif received - self._received > MOST_MESSAGE_BYTES:
@@ -335,9 +335,9 @@ class ReplicationSession:
         Raises nothing.
         """
         try:
-            gone = self.silence.is_over_long(time.monotonic())
-            ok = not gone and self._pgconn.status == pq.ConnStatus.OK
-            if self._streaming and ok and not self._begun:
+            is_silent = self.silence.is_over_long(time.monotonic())
+            is_usable = not is_silent and self._pgconn.status == pq.ConnStatus.OK
+            if self._streaming and is_usable and not self._begun:
                 self._pgconn.put_copy_end()
                 self._flush()
                 deadline = time.monotonic() + _DRAIN_SECONDS

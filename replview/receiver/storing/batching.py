@@ -104,26 +104,26 @@ class Recorder:
         self._check_order(portion, transaction)
         # The checkpoint is where a stored commit or prepare *ended*.
         final_lsn = transaction.final_lsn
-        known = final_lsn is not None and final_lsn < self.checkpoint_lsn
-        if known and transaction.kind == "prepared":
+        is_stored = final_lsn is not None and final_lsn < self.checkpoint_lsn
+        if is_stored and transaction.kind == "prepared":
             # A transaction prepared before the slot's first position is sent just before its COMMIT
             # PREPARED: its prepare is before the checkpoint, and yet it may not be stored.
-            known = self._is_stored(transaction)
+            is_stored = self._is_stored(transaction)
         elif streamed:
             # After a reconnect the server may stream a transaction again that was prepared long
             # ago; then it sends only its COMMIT PREPARED or ROLLBACK PREPARED.
-            known = self._is_stored(transaction)
+            is_stored = self._is_stored(transaction)
         xid = transaction.xid
         transaction.tag = row = CopiedTransaction(
-            id=0 if known else self._next_id(),
+            id=0 if is_stored else self._next_id(),
             incarnation_id=self._incarnation_id,
             received_at_us=received_at_us,
             xid=xid,
             state="streaming" if streamed else "receiving",
             streamed=streamed,
-            skipped=known,
+            skipped=is_stored,
         )
-        self.sent_again += known and not streamed
+        self.sent_again += is_stored and not streamed
         if xid > self._last_xid:
             # An xid far above the last one is from before the wraparound: a late one, not the
             # newest.
@@ -249,18 +249,20 @@ class Recorder:
         _tell(portion, row, "aborted", event.abort_lsn, event.abort_time_us)
         if row.left_out is not None:
             portion.settled.append(row.left_out)
-        whole = event.transaction.xid
-        portion.tombstones.append(Tombstone(row.id, whole, event.abort_lsn, event.abort_time_us))
+        top_xid = event.transaction.xid
+        portion.tombstones.append(Tombstone(row.id, top_xid, event.abort_lsn, event.abort_time_us))
 
     def _prepared(self, portion: Portion, event: TransactionPrepared) -> None:
         row: CopiedTransaction = event.transaction.tag
         # A transaction that is not skipped, although the checkpoint is beyond it, was prepared
         # before the slot's first position.
-        late = event.transaction.kind == "prepared" and event.end_lsn <= portion.checkpoint_lsn
-        if late and event.transaction.final_lsn is None:
+        precedes_slot = (
+            event.transaction.kind == "prepared" and event.end_lsn <= portion.checkpoint_lsn
+        )
+        if precedes_slot and event.transaction.final_lsn is None:
             # This plugin sends the prepare's position only here, so look the transaction up now.
-            late = not self._is_stored(event.transaction)
-        if row.skipped or not (late or self._ends(portion, event.end_lsn, row)):
+            precedes_slot = not self._is_stored(event.transaction)
+        if row.skipped or not (precedes_slot or self._ends(portion, event.end_lsn, row)):
             return
         self._touch(portion, event.transaction, row)
         row.state, row.gid = "prepared", event.gid

@@ -79,7 +79,7 @@ class CatalogLooks:
             return
         self._mark, self._marks = mark, tables.marks
         if position is not None:
-            self._found |= {oid: (position, made) for oid, made in tables.columns.items()}
+            self._found |= {oid: (position, columns) for oid, columns in tables.columns.items()}
 
     def forget(self, oid: int) -> None:
         """Drop the result for a table, because the stream has described it since."""
@@ -87,25 +87,25 @@ class CatalogLooks:
 
     def take(self, store: psycopg.Connection[Any], stored_lsn: int) -> list[AlteredTable]:
         """Return the altered tables found at or before ``stored_lsn``, and forget them."""
-        reached = [oid for oid, (lsn, _) in self._found.items() if lsn <= stored_lsn]
+        oids = [oid for oid, (lsn, _) in self._found.items() if lsn <= stored_lsn]
         tables = []
-        for oid in reached:
+        for oid in oids:
             lsn, columns = self._found.pop(oid)
             row = store.execute(_CURRENT, [*self._table_keys, oid]).fetchone()
             if row is None:
                 continue
-            before = row[5] or {}
-            made = {name: columns.get(name, []) for name in before}
-            if made_anew(before, made) & _known(before):
-                tables.append(AlteredTable(_shape(oid, row), made, lsn))
-            elif _known(before) == before.keys() and made != before:
+            former = row[5] or {}
+            current = {name: columns.get(name, []) for name in former}
+            if made_anew(former, current) & _with_file(former):
+                tables.append(AlteredTable(_shape(oid, row), current, lsn))
+            elif _with_file(former) == former.keys() and current != former:
                 # VACUUM FULL gave the rows another file, or a setting of a column was altered. The
                 # next look would take both together for a column that was rewritten.
-                note_made(store, row[6], made)
+                note_made(store, row[6], current)
         return tables
 
 
-def _known(made: Made) -> set[str]:
+def _with_file(made: Made) -> set[str]:
     """Return the columns for which the catalog showed the transaction and the file."""
     return {name for name, facts in made.items() if len(facts) == 3}
 

@@ -59,20 +59,23 @@ class CatalogShapes:
         A transaction that began before this one may also have altered a column afterwards, since
         its ALTER TABLE waits for this one to end. Nothing shows that: it counts as earlier.
         """
-        oid, mine = self._named.oid_of(relation), {xid, top}
+        oid, own_xids = self._named.oid_of(relation), {xid, top}
         now = self._columns_made(oid, top) if oid > 0 else None
         if now is None or xid is None:
-            return now.columns if now else {}, mine, False
+            return now.columns if now else {}, own_xids, False
         # A savepoint may be older than another one and alter what that one changed.
         first = xid if top is None else top
         later = {made[1] for made in now.columns.values()
                  if is_later(made[1], first, following=now.following)}  # fmt: skip
-        mine |= later & {now.created}
-        told = {n: made[:2] if made[1] in later - mine else made for n, made in now.columns.items()}
-        for name, made in told.items():
-            if made[1] in mine and not _as_sent(now, name, relation, before or {}):
-                told[name] = made[:2]
-        return {**unknown(relation), **told}, mine, now.held
+        own_xids |= later & {now.created}
+        columns = {
+            column: made[:2] if made[1] in later - own_xids else made
+            for column, made in now.columns.items()
+        }
+        for name, made in columns.items():
+            if made[1] in own_xids and not _as_sent(now, name, relation, before or {}):
+                columns[name] = made[:2]
+        return {**unknown(relation), **columns}, own_xids, now.held
 
     def shape(self, relation: RelationMessage, xid: int | None) -> Shape:
         """Return the relation as the store keeps it, with what only the source's catalog knows."""
@@ -115,8 +118,8 @@ class CatalogShapes:
     def _key_columns(self, relation: RelationMessage, xid: int | None) -> Sequence[str]:
         """Return the replica identity's columns; under FULL, or if unknown, the catalog's key."""
         if relation.replica_identity in ("FULL", None):
-            named = self._named.primary_key(relation)
-            key = (self._primary_key(relation.oid, xid) or ()) if relation.oid else named
+            named_key = self._named.primary_key(relation)
+            key = (self._primary_key(relation.oid, xid) or ()) if relation.oid else named_key
             # A part of a key (the rest unpublished, or renamed since) does not identify rows.
             return key if all(name in relation.names for name in key) else []
         return [relation.names[index] for index in relation.key_indexes]
@@ -136,14 +139,18 @@ def _as_sent(now: ColumnsMade, name: str, relation: RelationMessage, before: Mad
         # The first file of a table has the number of the table's oid.
         before, is_rewritten = {}, file != relation.oid
     else:
-        was = [o for o in before.values() if o[:1] == [number]] or [*before.values()]
-        is_rewritten = not was or any(len(one) < 3 or one[2] != file for one in was) or not file
-    had = {one[0] for one in before.values() if one}
-    sent = [now.columns[each][0] for each in relation.names if each in now.columns]
-    added = range(max(had, default=0) + 1, max(sent, default=0) + 1)
+        former = [facts for facts in before.values() if facts[:1] == [number]] or [*before.values()]
+        is_rewritten = (
+            not former or any(len(facts) < 3 or facts[2] != file for facts in former) or not file
+        )
+    former_numbers = {facts[0] for facts in before.values() if facts}
+    sent = [now.columns[column][0] for column in relation.names if column in now.columns]
+    added = range(max(former_numbers, default=0) + 1, max(sent, default=0) + 1)
     unsent = now.generated.difference(sent)
-    whole = len(sent) == len(relation.names) and sent == sorted({*had, *added} - unsent)
-    return whole and not is_rewritten
+    is_complete = len(sent) == len(relation.names) and sent == sorted(
+        {*former_numbers, *added} - unsent
+    )
+    return is_complete and not is_rewritten
 
 
 def unknown(relation: RelationMessage) -> Made:

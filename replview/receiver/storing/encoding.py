@@ -51,6 +51,10 @@ _MARKS = orjson.OPT_PASSTHROUGH_DATACLASS
 #: orjson's form of the mark for a value that was not sent. An update that a row filter turned into
 #: an insert can have one; searching the document for it costs a tenth of searching the values.
 _UNCHANGED = _dumps(UNCHANGED)
+#: Number of subtransactions, the latest ones of one transaction, whose changes are counted apart.
+COUNTED_SUBTRANSACTIONS: Final = 50_000
+#: Index of an operation in a row's counts of one relation. A baseline's rows count as inserts.
+_OPERATION: Final = {"I": 0, "U": 1, "D": 2, "T": 3, "S": 0}
 
 
 @contextmanager
@@ -109,10 +113,10 @@ class ChangeEncoder:
                     table = plain.heads[op]
             if plain is not None and subxid is None:
                 # The fast path: a whole new row and nothing else.
-                whole = dict(zip(plain.names, new))  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
+                row_values = dict(zip(plain.names, new))  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
                 if plain.has_rules:
-                    plain.hide(whole)
-                document = _dumps(whole, as_json, _MARKS)
+                    plain.hide(row_values)
+                document = _dumps(row_values, as_json, _MARKS)
                 size = len(document)
                 if size < self._aside_bytes and _UNCHANGED not in document and not met:
                     key = plain.single_key
@@ -188,8 +192,8 @@ class ChangeEncoder:
         hashed = _hashed(plan, new or old or [], old)
         old_hash = NULL
         if old is not None and new is not None:
-            before = _hashed(plan, old, None)
-            old_hash = before if before != hashed else NULL
+            former_hash = _hashed(plan, old, None)
+            old_hash = former_hash if former_hash != hashed else NULL
         return plan.heads[change.op], hashed, old_bytes, new_bytes, old_hash
 
     def _document(
@@ -211,25 +215,25 @@ class ChangeEncoder:
         self._met.clear()
         encoded = _dumps(document, self._as_json, _MARKS)
         if len(encoded) >= self._aside_bytes or self._met:
-            place = row.id, seq, side
+            position = row.id, seq, side
             for name, value in document.items():
                 if isinstance(value, SpooledValue):
-                    self.asides.append(LargeText(*place, name, value.pieces()))
+                    self.asides.append(LargeText(*position, name, value.pieces()))
                 elif isinstance(value, str) and len(value) > SHORT_BYTES:
-                    document[name] = self._set_aside(place, name, value)
+                    document[name] = self._set_aside(position, name, value)
             encoded = _dumps(document, as_json, _MARKS)
             self._met.clear()
         return pack_jsonb(len(encoded) + 1, 1) + encoded
 
-    def _set_aside(self, place: tuple[int, int, str], name: str, value: str) -> object:
+    def _set_aside(self, position: tuple[int, int, str], name: str, value: str) -> object:
         """Queue a value to be stored apart from its row, unless it is too large for that.
 
         Returns what the row holds in the value's place.
         """
         if len(value) > settings.VALUE_LIMIT_BYTES:
-            whole = value.encode()
-            return too_large(len(whole), hashlib.sha256(whole).hexdigest())
-        self.asides.append(LargeText(*place, name, pieces_of(value)))
+            encoded = value.encode()
+            return too_large(len(encoded), hashlib.sha256(encoded).hexdigest())
+        self.asides.append(LargeText(*position, name, pieces_of(value)))
         return Aside(len(value))
 
     def _as_json(self, value: object) -> dict[str, object]:
@@ -277,12 +281,6 @@ def message_document(message: LogicalMessage) -> dict[str, object]:
     return document
 
 
-#: Number of subtransactions, the latest ones of one transaction, whose changes are counted apart.
-COUNTED_SUBTRANSACTIONS: Final = 50_000
-#: Index of an operation in a row's counts of one relation. A baseline's rows count as inserts.
-_OPERATION: Final = {"I": 0, "U": 1, "D": 2, "T": 3, "S": 0}
-
-
 def _count_run(row: CopiedTransaction, plan: TablePlan | None, op: str, number: int) -> None:
     if number:
         count(row, None if plan is None else plan.relation_id, op, number)
@@ -317,16 +315,16 @@ def count_subtransaction(
     row: CopiedTransaction, subxid: int, relation_id: int | None, op: str
 ) -> None:
     """Count one change of a subtransaction, so that its abort can be subtracted."""
-    kept = row.subxid_changes
-    counts = kept.get(subxid)
+    subxid_counts = row.subxid_changes
+    counts = subxid_counts.get(subxid)
     if counts is None:
         if subxid <= row.forgotten_subxid:
             return  # Its counts may be incomplete: its abort counts them in the store.
-        if len(kept) >= COUNTED_SUBTRANSACTIONS:
-            oldest = next(iter(kept))
-            del kept[oldest]
+        if len(subxid_counts) >= COUNTED_SUBTRANSACTIONS:
+            oldest = next(iter(subxid_counts))
+            del subxid_counts[oldest]
             row.forgotten_subxid = max(row.forgotten_subxid, oldest)
-        counts = kept[subxid] = {}
+        counts = subxid_counts[subxid] = {}
     kind = relation_id, op
     counts[kind] = counts.get(kind, 0) + 1
 

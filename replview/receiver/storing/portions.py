@@ -25,11 +25,11 @@ class SlotLogNote:
 
 def left_out(row: CopiedTransaction, lsn: int | None) -> SlotLogNote:
     """Return the log line for a transaction or message that was left out by somebody's decision."""
-    what = "A message" if row.xid is None else f"Transaction {row.xid}"
-    by = (row.context or {}).get("$skipped", {}).get("by") or "somebody"
+    subject = "A message" if row.xid is None else f"Transaction {row.xid}"
+    account = (row.context or {}).get("$skipped", {}).get("by") or "somebody"
     return SlotLogNote(
         "skipped",
-        f"{what} was left out of the record, as {by} decided.",
+        f"{subject} was left out of the record, as {account} decided.",
         lsn,
         {"quarantine": row.left_out, "transaction": row.id},
     )
@@ -37,10 +37,10 @@ def left_out(row: CopiedTransaction, lsn: int | None) -> SlotLogNote:
 
 def resent(transactions: int, lsn: int) -> SlotLogNote:
     """Return the log line for a server that starts before the checkpoint, as after a restart."""
-    many = "transaction" if transactions == 1 else "transactions"
+    noun = "transaction" if transactions == 1 else "transactions"
     return SlotLogNote(
         "resent",
-        f"The server sent {transactions:,} {many} again that the record has already: not stored "
+        f"The server sent {transactions:,} {noun} again that the record has already: not stored "
         "twice.",
         lsn,
         {"transactions": transactions},

@@ -56,16 +56,21 @@ RETURNING desired, outside_writes, {MARK},
 
 
 # Counts the changes of aborted subtransactions that were not counted while they were received.
-_FORGOTTEN = """
+_SUBXID_COUNTS = """
 SELECT c.relation_id, c.op::text, count(*) FROM change c
 JOIN aborted_subtransaction a ON a.transaction_id = c.transaction_id AND a.subxid = c.subxid
 WHERE c.transaction_id = %s AND a.changes IS NULL GROUP BY 1, 2
 """
 
-_PLACED = """
+_NOTE_POSITION = """
 UPDATE slot_incarnation SET commit_seq = %s, hours_in_order = hours_in_order AND %s AND
     last_hour <= %s, last_hour = greatest(last_hour, %s) WHERE id = %s
 """
+#: Called inside the store transaction with each shape that is new to the store or back in force:
+#: the table's name, the position (0/0: not known), the version, and the last place in history.
+ShapeListener = Callable[[str, LSN, StoredShape, int], None]
+#: Called inside the store transaction for each line of the slot's log, with its place in history.
+NoteListener = Callable[[SlotLogNote, int], None]
 
 
 class StoreRefused(Exception):
@@ -76,15 +81,6 @@ class StoreRefused(Exception):
         super().__init__(type(error).__name__)
         self.sqlstate = error.sqlstate or ""
         self.blames_data = blames_data(error)
-
-
-#: Called inside the store transaction with each shape that is new to the store or back in force:
-#: the table's name, the position (0/0: not known), the version, and the last place in history.
-ShapeListener = Callable[[str, LSN, StoredShape, int], None]
-
-
-#: Called inside the store transaction for each line of the slot's log, with its place in history.
-NoteListener = Callable[[SlotLogNote, int], None]
 
 
 class StoreWriter:
@@ -136,9 +132,9 @@ class StoreWriter:
         """
         try:
             self._plans.look(self._connection, self._catalog_mark)
-            began = time.monotonic()
+            started_at = time.monotonic()
             desired = self._write(portion, server_lsn)
-            self._facts.stored(portion, time.monotonic() - began)
+            self._facts.stored(portion, time.monotonic() - started_at)
             return desired
         except psycopg.Error as error:
             # Check the connection, not the error's class: a full disk and a value beyond a limit
@@ -157,7 +153,7 @@ class StoreWriter:
         """Return the change that made the store roll a batch back; None: no change is to blame."""
         if isinstance(error, StoreRefused) and not error.blames_data:
             return None
-        flat = [frame for some in frames for frame in some]
+        flat = [frame for portion_frames in frames for frame in portion_frames]
         try:
             trial = StoreTrial(self._connection, self._plans)
             return trial.find(events, flat, in_stream=in_stream)
@@ -188,8 +184,8 @@ class StoreWriter:
             if portion.settled:
                 settle(self._connection, portion.settled)
             if self.commit_seq != commit_seq:
-                placed = [self.commit_seq, *_hours(portion), self._incarnation_id]
-                self._connection.execute(_PLACED, placed)
+                parameters = [self.commit_seq, *_hours(portion), self._incarnation_id]
+                self._connection.execute(_NOTE_POSITION, parameters)
             self._tell(shapes, altered, portion.notes)
         for row in portion.rows.values():
             row.stored = True
@@ -325,8 +321,8 @@ class StoreWriter:
         for row in [row for row in self._to_recount if row.state != "streaming"]:
             self._to_recount.remove(row)
             if row.state in ("committed", "prepared"):
-                found = self._connection.execute(_FORGOTTEN, [row.id]).fetchall()
-                counts = {(relation_id, op): number for relation_id, op, number in found}
+                rows = self._connection.execute(_SUBXID_COUNTS, [row.id]).fetchall()
+                counts = {(relation_id, op): number for relation_id, op, number in rows}
                 portion.rolled_back_changes += take_back(row, counts)
 
     def _settle_actors(self, portion: Portion) -> None:
@@ -340,9 +336,11 @@ class StoreWriter:
     def _correct_slot(self, portion: Portion) -> None:
         """Subtract changes that were rolled back or discarded from the slot's counters."""
         discarded = sum(row.changes + row.aborted_changes for row in portion.discarded)
-        back = portion.rolled_back_changes - sum(row.aborted_changes for row in portion.discarded)
-        if back or discarded:
-            correct_slot(self._connection, self._lease.slot_id, back, discarded)
+        rolled_back = portion.rolled_back_changes - sum(
+            row.aborted_changes for row in portion.discarded
+        )
+        if rolled_back or discarded:
+            correct_slot(self._connection, self._lease.slot_id, rolled_back, discarded)
 
     def _assign_places(self, portion: Portion) -> None:
         """Assign commit_seq, in the order in which the transactions ended."""
@@ -356,12 +354,12 @@ class StoreWriter:
                 self.endings.commit(portion, entry, self.commit_seq)
 
 
-def _take_claims_back(portion: Portion, row: CopiedTransaction, before: int) -> None:
+def _take_claims_back(portion: Portion, row: CopiedTransaction, seq: int) -> None:
     """Remove the claims of savepoints that were rolled back before this change of the row."""
-    stones = portion.savepoints.get(row.id)
-    while stones and stones[0].last_seq < before:
-        stone = stones.popleft()
-        take_claims_back(row, stone.subxid, stone.last_seq)
+    savepoints = portion.savepoints.get(row.id)
+    while savepoints and savepoints[0].last_seq < seq:
+        savepoint = savepoints.popleft()
+        take_claims_back(row, savepoint.subxid, savepoint.last_seq)
 
 
 def _hours(portion: Portion) -> tuple[bool, int, int]:

@@ -18,17 +18,22 @@ from replview.store.write import copy_rows
 from replview.store.write.copy_rows import CopiedTransaction
 
 #: Columns that an UPDATE sets: plain values, LSNs, times, and JSON.
-_PLAIN = ("state", "gid", "commit_seq", "origin", "actor", "actor_grade", "inserts", "updates",
-          "deletes", "truncates", "messages", "size_bytes", "aborted_changes")  # fmt: skip
-_LSNS = ("first_lsn", "prepare_lsn", "commit_lsn", "end_lsn")
-_TIMES = ("commit_time", "prepared_at", "ended_at")
-_JSON = ("context", "actors")
-_SET = ", ".join(f"{name} = %({name})s" for name in (*_PLAIN, *_LSNS, *_TIMES, *_JSON, "relations"))
+_PLAIN_COLUMNS = (
+    "state", "gid", "commit_seq", "origin", "actor", "actor_grade", "inserts", "updates", "deletes",
+    "truncates", "messages", "size_bytes", "aborted_changes",
+)  # fmt: skip
+_LSN_COLUMNS = ("first_lsn", "prepare_lsn", "commit_lsn", "end_lsn")
+_TIME_COLUMNS = ("commit_time", "prepared_at", "ended_at")
+_JSON_COLUMNS = ("context", "actors")
+_ASSIGNMENTS = ", ".join(
+    f"{name} = %({name})s"
+    for name in (*_PLAIN_COLUMNS, *_LSN_COLUMNS, *_TIME_COLUMNS, *_JSON_COLUMNS, "relations")
+)
 _UPDATE_TRANSACTION = (
-    f"UPDATE transaction SET {_SET}, stored_at = clock_timestamp() WHERE id = %(id)s"  # noqa: S608
+    f"UPDATE transaction SET {_ASSIGNMENTS}, stored_at = clock_timestamp() WHERE id = %(id)s"  # noqa: S608
 )
 # Counts changes by entry of ``actors``, numbered from 1.
-_BY_ENTRY = f"""
+_COUNTS_BY_ENTRY = f"""
 SELECT width_bucket(c.seq, %s::int[]), c.relation_id::text, c.op::text, count(*) FROM change c
 WHERE c.transaction_id = %s AND {NOT_ABORTED} GROUP BY 1, 2, 3
 """  # noqa: S608 (of constants)
@@ -50,7 +55,9 @@ TOMBSTONE = """
 INSERT INTO aborted_subtransaction (transaction_id, subxid, abort_lsn, aborted_at, changes, swept)
 VALUES (%s, %s, %s, %s, %s, false) ON CONFLICT DO NOTHING
 """
-_WAITS = "SELECT FROM transaction WHERE incarnation_id = %s AND state = 'prepared' AND xid = %s"
+_PREPARED_EXISTS = (
+    "SELECT FROM transaction WHERE incarnation_id = %s AND state = 'prepared' AND xid = %s"
+)
 _WAS_ABORTED = """
 SELECT FROM transaction WHERE incarnation_id = %s AND xid = %s AND state = 'aborted'
     AND received_at > now() - interval '1 day'
@@ -86,16 +93,18 @@ def update_rows(connection: psycopg.Connection[Any], rows: Sequence[CopiedTransa
 
 def count_by_actor(connection: psycopg.Connection[Any], row: CopiedTransaction) -> None:
     """Add each actor's totals to its first entry in ``actors``, after the changes are stored."""
-    entries, first = row.actors or [], dict[str | None, dict[str, Any]]()
+    entries, first_entries = row.actors or [], dict[str | None, dict[str, Any]]()
     for entry in entries:
-        if first.setdefault(entry["actor"], entry) is entry:
+        if first_entries.setdefault(entry["actor"], entry) is entry:
             entry |= {"counts": [0] * 5, "relations": {}}
-    asked = [[entry["seq"] for entry in entries], row.id]
-    for place, relation, op, number in connection.execute(_BY_ENTRY, asked).fetchall():
-        done, kind = first[entries[place - 1]["actor"]], "IUDTM".index(op)
-        done["counts"][kind] += number
+    params = [[entry["seq"] for entry in entries], row.id]
+    for entry_number, relation, op, number in connection.execute(
+        _COUNTS_BY_ENTRY, params
+    ).fetchall():
+        actor_entry, kind = first_entries[entries[entry_number - 1]["actor"]], "IUDTM".index(op)
+        actor_entry["counts"][kind] += number
         if relation is not None:
-            done["relations"].setdefault(relation, [0] * 4)[kind] += number
+            actor_entry["relations"].setdefault(relation, [0] * 4)[kind] += number
     if entries[0]["actor"] is None and not any(entries[0]["counts"]):
         # All changes before the first claim were rolled back.
         entries[1]["seq"] = 0
@@ -109,8 +118,13 @@ def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> 
             "INSERT INTO transition (transaction_id, state, lsn, source_time, recorded_at) "
             "VALUES (%s, %s, %s, %s, clock_timestamp())",
             [
-                (one.transaction_id, one.state, lsn_text(one.lsn), datetime_of(one.time_us))
-                for one in portion.transitions
+                (
+                    transition.transaction_id,
+                    transition.state,
+                    lsn_text(transition.lsn),
+                    datetime_of(transition.time_us),
+                )
+                for transition in portion.transitions
             ],
         )
 
@@ -126,15 +140,15 @@ def datetime_of(time_us: int | None) -> dt.datetime | None:
 
 
 def _parameters(row: CopiedTransaction) -> dict[str, object]:
-    documents = {name: getattr(row, name) for name in _JSON}
+    documents = {name: getattr(row, name) for name in _JSON_COLUMNS}
     return {
         "id": row.id,
         "relations": row.relations_json().decode(),
-        **{name: getattr(row, name) for name in _PLAIN},
-        **{name: lsn_text(getattr(row, name)) for name in _LSNS},
-        **{name: datetime_of(getattr(row, f"{name}_us")) for name in _TIMES},
-        **{name: one if one is None else orjson.dumps(one).decode()
-           for name, one in documents.items()},
+        **{name: getattr(row, name) for name in _PLAIN_COLUMNS},
+        **{name: lsn_text(getattr(row, name)) for name in _LSN_COLUMNS},
+        **{name: datetime_of(getattr(row, f"{name}_us")) for name in _TIME_COLUMNS},
+        **{name: document if document is None else orjson.dumps(document).decode()
+           for name, document in documents.items()},
     }  # fmt: skip
 
 
@@ -159,7 +173,9 @@ class PreparedEndings:
         can have its xid.
         """
         if transaction.kind == "streamed":
-            waits = self._connection.execute(_WAITS, [self._incarnation_id, transaction.xid])
+            waits = self._connection.execute(
+                _PREPARED_EXISTS, [self._incarnation_id, transaction.xid]
+            )
             return waits.fetchone() is not None
         prepared = {
             "incarnation_id": self._incarnation_id,
@@ -177,8 +193,8 @@ class PreparedEndings:
         The server may send the abort again, since it moves no position. Only the last day counts,
         since xids wrap around.
         """
-        found = self._connection.execute(_WAS_ABORTED, [self._incarnation_id, xid])
-        return found.fetchone() is not None
+        cursor = self._connection.execute(_WAS_ABORTED, [self._incarnation_id, xid])
+        return cursor.fetchone() is not None
 
     def note_reused_gids(self, portion: Portion) -> None:
         """Note, for each transaction prepared here, the earlier transaction with the same gid."""
@@ -191,10 +207,10 @@ class PreparedEndings:
             "AND state <> 'discarded' GROUP BY gid",
             [[gid for gid, _ in portion.prepared], self._incarnation_id],
         ).fetchall()
-        before = dict(rows)
+        earlier_ids = dict(rows)
         for (gid, _), row in portion.prepared.items():
-            if gid in before and before[gid] != row.id:
-                row.context = {**(row.context or {}), "$gid_before": before[gid]}
+            if gid in earlier_ids and earlier_ids[gid] != row.id:
+                row.context = {**(row.context or {}), "$gid_before": earlier_ids[gid]}
 
     def commit(self, portion: Portion, event: PreparedCommitted, commit_seq: int) -> None:
         """Commit a prepared transaction: give it its place in history."""

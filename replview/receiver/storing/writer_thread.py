@@ -26,6 +26,20 @@ from replview.receiver.storing.table_plans import TooManyVersions
 from replview.runtime.failpoints import Point, failpoint
 from replview.store.write.lease import Fenced
 
+#: Number of new tables in one store transaction: the source's catalog is queried for each, and
+#: together that must take less time than after which the store counts as gone.
+_MAX_TABLES = 100
+#: Errors that no change of the batch can have caused.
+_ERRORS_OF_NO_CHANGE = (
+    Fenced, SourceProblem, TooManyVersions, psycopg.OperationalError, psycopg.InterfaceError,
+)  # fmt: skip
+#: Least bytes of a large value that a working store takes in a second.
+_MIN_BYTES_PER_SECOND = 4_000_000
+#: Called after each store transaction with the portion and the last commit_seq.
+StoredListener = Callable[[Portion, int], None]
+#: Raises ``SourceProblem`` where a position is beyond the end of the server's WAL.
+WalCheck = Callable[[int], None]
+
 
 @dataclass(slots=True)
 class EventBatch:
@@ -45,21 +59,6 @@ class EventBatch:
     in_stream: bool = False
     #: Bytes of values that are stored apart from their rows, in addition to ``size_bytes``.
     large_bytes: int = 0
-
-
-#: Number of new tables in one store transaction: the source's catalog is queried for each, and
-#: together that must take less time than after which the store counts as gone.
-_MOST_TABLES = 100
-#: Errors that no change of the batch can have caused.
-_OF_NO_CHANGE = (
-    Fenced, SourceProblem, TooManyVersions, psycopg.OperationalError, psycopg.InterfaceError,
-)  # fmt: skip
-#: Least bytes of a large value that a working store takes in a second.
-_LEAST_BYTES_PER_SECOND = 4_000_000
-#: Called after each store transaction with the portion and the last commit_seq.
-StoredListener = Callable[[Portion, int], None]
-#: Raises ``SourceProblem`` where a position is beyond the end of the server's WAL.
-WalCheck = Callable[[int], None]
 
 
 class WritingThread:
@@ -128,10 +127,10 @@ class WritingThread:
     def _run(self) -> None:
         try:
             while (batch := self._queue.get()) is not None:
-                *before, last = _in_parts(batch.events)
-                for events in before:
+                *earlier_parts, last_part = _in_parts(batch.events)
+                for events in earlier_parts:
                     self._write(batch, events)
-                self._write(batch, last, idle_lsn=batch.idle_lsn)
+                self._write(batch, last_part, idle_lsn=batch.idle_lsn)
                 self._began_at = None
                 with self._lock:
                     self.waiting -= 1
@@ -144,10 +143,10 @@ class WritingThread:
         self, batch: EventBatch, events: Sequence[Event], *, idle_lsn: int | None = None
     ) -> None:
         # Large values may take the store longer, without it being gone.
-        self._began_at = time.monotonic() + batch.large_bytes / _LEAST_BYTES_PER_SECOND
+        self._began_at = time.monotonic() + batch.large_bytes / _MIN_BYTES_PER_SECOND
         try:
             self._store(batch, events, idle_lsn)
-        except _OF_NO_CHANGE:
+        except _ERRORS_OF_NO_CHANGE:
             raise
         except Exception as error:
             self._began_at = None  # the search may take its time
@@ -180,6 +179,6 @@ class WritingThread:
 def _in_parts(events: Sequence[Event]) -> list[Sequence[Event]]:
     """Return the events in parts, one for each store transaction: nearly always a single one."""
     tables = [n for n, event in enumerate(events) if event.__class__ is RelationSeen]
-    if len(tables) <= _MOST_TABLES:
+    if len(tables) <= _MAX_TABLES:
         return [events]
-    return [events[a:b] for a, b in pairwise((0, *tables[_MOST_TABLES::_MOST_TABLES], None))]
+    return [events[a:b] for a, b in pairwise((0, *tables[_MAX_TABLES::_MAX_TABLES], None))]
