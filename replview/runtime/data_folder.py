@@ -22,7 +22,7 @@ from replview.runtime.machine import StackProblem
 from replview.runtime.servers.server_user import server_user
 
 #: A Unix socket's path has at most 108 bytes; supervisord adds its pid to the path while binding.
-_LONGEST_SOCKET_PATH_BYTES = 90
+_MAX_SOCKET_PATH_BYTES = 90
 _NEEDED_FREE_BYTES = 1_000_000_000
 
 
@@ -77,18 +77,18 @@ class DataFolder:
         except BlockingIOError:
             os.close(descriptor)
             holder = self.holder()
-            where = f" at {holder.url}" if holder else ""
+            url_text = f" at {holder.url}" if holder else ""
             stop = f" or `kill {holder.pid}`" if holder else ""
             raise StackProblem(
-                f"replview already runs on {self.path}{where}",
+                f"replview already runs on {self.path}{url_text}",
                 f"Stop it with Ctrl-C in its terminal{stop}, or choose another folder with --data",
             ) from None
-        before = self.holder()
+        former_holder = self.holder()
         self._lock = descriptor
         self._remove_socket_folder()
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} {url}\n".encode(), 0)
-        return before
+        return former_holder
 
     def release(self) -> None:
         """Unlock the folder when nothing runs on it any more."""
@@ -108,13 +108,13 @@ class DataFolder:
 
     def secrets(self) -> dict[str, str]:
         """Return the secret key and the login's password, made at the first start."""
-        kept = _read_lines(self.path / "secrets")
-        wanted = {"REPLVIEW_SECRET_KEY": 48, "REPLVIEW_LOGIN_PASSWORD": 9}
-        if not wanted.keys() <= kept.keys():
-            made = {name: secrets.token_urlsafe(length) for name, length in wanted.items()}
-            kept = {**made, **kept}
-            _write_lines(self.path / "secrets", kept)
-        return kept
+        variables = _read_lines(self.path / "secrets")
+        lengths = {"REPLVIEW_SECRET_KEY": 48, "REPLVIEW_LOGIN_PASSWORD": 9}
+        if not lengths.keys() <= variables.keys():
+            generated = {name: secrets.token_urlsafe(length) for name, length in lengths.items()}
+            variables = {**generated, **variables}
+            _write_lines(self.path / "secrets", variables)
+        return variables
 
     def write_env(self, variables: Mapping[str, str]) -> None:
         """Write the file that tells other commands how to reach the running stack."""
@@ -127,7 +127,7 @@ class DataFolder:
     def socket_path(self) -> Path:
         """Return a path for supervisord's socket that is short enough and in a private folder."""
         path = self.run / "supervisor.sock"
-        if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH_BYTES:
+        if len(os.fsencode(path)) <= _MAX_SOCKET_PATH_BYTES:
             return path
         folder = Path(tempfile.mkdtemp(prefix="replview-", dir="/tmp"))
         self._socket_record.write_text(str(folder))

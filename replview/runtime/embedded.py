@@ -25,7 +25,7 @@ _SOURCE_SETTINGS = {
 }
 _READY_SECONDS = 60
 #: States of a program that ended; supervisord restarts it, except from the last one.
-_ENDED = ("EXITED", "BACKOFF", "FATAL")
+_ENDED_STATES = ("EXITED", "BACKOFF", "FATAL")
 
 
 class PortTaken(Exception):
@@ -48,26 +48,26 @@ class Servers:
 
     def end_leftovers(self) -> int:
         """Stop servers that a killed stack left running, and return their number."""
-        found = int(self.redis.end_leftover())
+        ended = int(self.redis.end_leftover())
         for server in self._clusters():
-            found += server.stop(timeout_seconds=30)
-        return found
+            ended += server.stop(timeout_seconds=30)
+        return ended
 
     def prepare(self) -> None:
         """Create the clusters at the first start, choose ports, write configurations."""
         with ThreadPoolExecutor() as pool:
-            done = [pool.submit(cluster.prepare) for cluster in self._clusters()]
+            futures = [pool.submit(cluster.prepare) for cluster in self._clusters()]
             self.redis.prepare()
-        for future in done:
+        for future in futures:
             future.result()
 
     def programs(self) -> list[Program]:
         """Return the prepared servers as programs for the process manager."""
-        found = [
+        programs = [
             Program(name="redis", argv=self.redis.argv(), priority=priority("redis")),
             _program("store", self.store),
         ]
-        return [*found, _program("source", self.source)] if self.source else found
+        return [*programs, _program("source", self.source)] if self.source else programs
 
     def wait_until_ready(self, supervisor: Supervisor, stopping: threading.Event) -> None:
         """Wait until all servers answer. Raises ``PortTaken`` if another start may succeed."""
@@ -88,13 +88,13 @@ class Servers:
 
     def environment(self) -> dict[str, str]:
         """Return the variables with which replview's processes reach the servers."""
-        found = {
+        variables = {
             "REPLVIEW_STORE_URL": self.store.dsn("replview"),
             "REPLVIEW_REDIS_URL": self.redis.url(),
         }
         if self.source:
-            found["REPLVIEW_DEMO_SOURCE_URL"] = self.source.dsn("shop")
-        return found
+            variables["REPLVIEW_DEMO_SOURCE_URL"] = self.source.dsn("shop")
+        return variables
 
     def _clusters(self) -> Sequence[EmbeddedPostgres]:
         return [self.store, self.source] if self.source else [self.store]
@@ -105,9 +105,9 @@ def _refuse_taken_port(supervisor: Supervisor, names: Iterable[str]) -> None:
 
     Without this, the stack would wait until supervisord gives up.
     """
-    ended = {state.name for state in supervisor.states() if state.state in _ENDED}
-    for name in ended & set(names):
-        if any(words in line for words in TAKEN for line in supervisor.last_lines(name, 6)):
+    ended_names = {state.name for state in supervisor.states() if state.state in _ENDED_STATES}
+    for name in ended_names & set(names):
+        if any(message in line for message in TAKEN for line in supervisor.last_lines(name, 6)):
             raise PortTaken
 
 
@@ -116,12 +116,12 @@ def refuse_if_failed(supervisor: Supervisor, names: Iterable[str], deadline: flo
     states = {state.name: state for state in supervisor.states()}
     for name in names:
         state = states[name]
-        late = time.monotonic() > deadline
-        if state.is_given_up or late:
-            last = " | ".join(supervisor.last_lines(name, 6)) or state.spawn_error
+        is_late = time.monotonic() > deadline
+        if state.is_given_up or is_late:
+            log_lines = " | ".join(supervisor.last_lines(name, 6)) or state.spawn_error
             raise StackProblem(
-                f"{name} {'takes too long to start' if late else 'does not start'}"
-                f"{f': {last}' if last else ', and says nothing'}",
+                f"{name} {'takes too long to start' if is_late else 'does not start'}"
+                f"{f': {log_lines}' if log_lines else ', and says nothing'}",
                 f"Its log is {supervisor.log_path(name)}",
             )
 

@@ -226,16 +226,16 @@ def is_on(name: str) -> bool:
 
 def values(name: str) -> list[str]:
     """Return the values of a variable that holds several, separated by commas."""
-    return _words(value(name))
+    return _split_list(value(name))
 
 
 def lists(name: str) -> dict[str, list[str]]:
     """Return a mapping of lists from a variable such as ``a=1,2;b=3``."""
     parts = (part.partition("=") for part in value(name).split(";") if part.strip())
-    return {key.strip(): _words(words) for key, _, words in parts}
+    return {key.strip(): _split_list(text) for key, _, text in parts}
 
 
-def _words(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
@@ -249,16 +249,16 @@ def _secret(name: str, default: str) -> str:
 
     Raises ``ImproperlyConfigured`` when both are given, or the file cannot be read or is empty.
     """
-    given, file = os.environ.get(name), os.environ.get(f"{name}_FILE")
+    text_value, file = os.environ.get(name), os.environ.get(f"{name}_FILE")
     if not file:
-        return given or default
-    if given:
+        return text_value or default
+    if text_value:
         raise ImproperlyConfigured(f"{name} and {name}_FILE are both set: unset one of them")
     try:
         text = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ImproperlyConfigured(f"{name}_FILE: {file} cannot be read: {why}") from None
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise ImproperlyConfigured(f"{name}_FILE: {file} cannot be read: {reason}") from None
     if not text:
         raise ImproperlyConfigured(f"{name}_FILE: {file} is empty")
     return text
@@ -276,5 +276,5 @@ def without_given_servers() -> dict[str, str]:
 
     It is for a stack that has its own store and broker, so that no other server is named.
     """
-    hidden = {f"{name}_FILE" for name in FROM_FILES}
-    return {name: value for name, value in os.environ.items() if name not in hidden}
+    hidden_names = {f"{name}_FILE" for name in FROM_FILES}
+    return {name: value for name, value in os.environ.items() if name not in hidden_names}

@@ -21,7 +21,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 #: The action of an armed point.
 FailAction = Callable[[], object]
@@ -74,7 +74,7 @@ def _raise(point: Point) -> None:
 def _pause(file: Path) -> None:
     file.touch()
     while file.exists():
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 class _AtTime:
@@ -107,28 +107,30 @@ def read_failpoints(environ: Mapping[str, str]) -> dict[Point, FailAction] | Non
             "REPLVIEW_FAILPOINTS stops processes, and is for tests of replview only: unset it "
             "(tests set REPLVIEW_TEST=1 beside it)"
         )
-    return dict(map(_read_one, text.split(",")))
+    return dict(map(_read_failpoint, text.split(",")))
 
 
-def _read_one(text: str) -> tuple[Point, FailAction]:
-    name, _, done = text.strip().partition("=")
+def _read_failpoint(text: str) -> tuple[Point, FailAction]:
+    name, _, action_text = text.strip().partition("=")
     try:
         point = Point(name)
     except ValueError:
-        known = ", ".join(Point)
-        raise ValueError(f"REPLVIEW_FAILPOINTS: no point is named {name!r}: {known}") from None
-    words, _, number = done.partition("@")
-    kind, _, file = words.partition(":")
+        known_points = ", ".join(Point)
+        raise ValueError(
+            f"REPLVIEW_FAILPOINTS: no point is named {name!r}: {known_points}"
+        ) from None
+    action_name, _, number = action_text.partition("@")
+    kind, _, file = action_name.partition(":")
     action: FailAction
-    if words == "kill":
+    if action_name == "kill":
         action = kill
-    elif words == "raise":
+    elif action_name == "raise":
         action = partial(_raise, point)
     elif kind == "pause" and file:
         action = partial(_pause, Path(file))
     else:
         raise ValueError(
-            f"REPLVIEW_FAILPOINTS: {done!r} is not an action: kill, raise or pause:FILE"
+            f"REPLVIEW_FAILPOINTS: {action_text!r} is not an action: kill, raise or pause:FILE"
         )
     if not number:
         return point, action

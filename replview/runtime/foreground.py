@@ -14,7 +14,7 @@ from replview.runtime.machine import StartInterrupted
 from replview.runtime.narration import Narration, StatusLine
 from replview.runtime.stack import Stack
 
-_ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_in_foreground(
@@ -45,8 +45,8 @@ def _in_one_line(error: OSError) -> str:
         errno.EACCES: "It may be another user's: choose another folder with --data",
         errno.EPERM: "It may be another user's: choose another folder with --data",
     }
-    what = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-    return f"{what}. {remedies[error.errno]}." if error.errno in remedies else what
+    cause = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+    return f"{cause}. {remedies[error.errno]}." if error.errno in remedies else cause
 
 
 @contextmanager
@@ -63,10 +63,10 @@ def stop_on_signals(stopping: threading.Event, say: Narration) -> Iterator[None]
             threading.Thread(target=say.line, args=["  still stopping, a moment …"]).start()
         stopping.set()
 
-    before = {number: signal.signal(number, ask) for number in _ASKING}
-    before[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    former_handlers = {number: signal.signal(number, ask) for number in _STOP_SIGNALS}
+    former_handlers[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in former_handlers.items():
             signal.signal(number, handler)

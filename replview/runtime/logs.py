@@ -26,12 +26,12 @@ CONTEXT = (
     "slot", "slot_id", "source", "source_id", "lsn", "xid", "epoch", "problem", "status_code",
 )  # fmt: skip
 #: Number of frames that are shown for each error, and number of errors in a chain.
-_FRAMES, _CAUSES = 20, 5
+_MAX_FRAMES, _MAX_CAUSES = 20, 5
 _REFUSALS = (
     BadRequest, Http404, PermissionDenied, RequestAborted, SuspiciousOperation, UnreadablePostError
 )  # fmt: skip
 #: The logger of failed tasks, whose messages contain the error's text.
-_TASKS = "celery.app.trace"
+_TASK_LOGGER = "celery.app.trace"
 
 
 class JSONFormatter(logging.Formatter):
@@ -39,9 +39,9 @@ class JSONFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line, with line feeds escaped."""
-        at = dt.datetime.fromtimestamp(record.created, dt.UTC)
+        created_at = dt.datetime.fromtimestamp(record.created, dt.UTC)
         entry: dict[str, Any] = {
-            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": created_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
             "message": _message(record),
@@ -54,7 +54,7 @@ class JSONFormatter(logging.Formatter):
             entry["error"] = kind.__name__
             entry["at"] = [
                 f"{frame.filename}:{frame.lineno} {frame.name}"
-                for frame in traceback.extract_tb(trace)[-_FRAMES:]
+                for frame in traceback.extract_tb(trace)[-_MAX_FRAMES:]
             ]
         return json.dumps(entry)
 
@@ -67,11 +67,11 @@ class PlainFormatter(logging.Formatter):
 
         The text may be in the message, or cached by another handler.
         """
-        made = copy.copy(record)
-        made.msg, made.args, made.exc_text = _message(record), None, None
+        plain_record = copy.copy(record)
+        plain_record.msg, plain_record.args, plain_record.exc_text = _message(record), None, None
         if _is_refusal(record):
-            made.exc_info = None
-        return super().format(made)
+            plain_record.exc_info = None
+        return super().format(plain_record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the message with control characters escaped.
@@ -86,13 +86,13 @@ class PlainFormatter(logging.Formatter):
     def formatException(self, ei: Any) -> str:
         """Return the frames and kind of an error and of its causes."""
         error, entry = ei[1], list[str]()
-        while error is not None and len(entry) < _CAUSES:
-            frames = traceback.format_tb(error.__traceback__)[-_FRAMES:]
+        while error is not None and len(entry) < _MAX_CAUSES:
+            frames = traceback.format_tb(error.__traceback__)[-_MAX_FRAMES:]
             state = getattr(error, "sqlstate", None)
             kind = f"{type(error).__module__}.{type(error).__qualname__}"
             entry.append("".join([*frames, kind, f" (SQLSTATE {state})" if state else ""]))
-            hidden = None if error.__suppress_context__ else error.__context__
-            error = error.__cause__ or hidden
+            context = None if error.__suppress_context__ else error.__context__
+            error = error.__cause__ or context
         return "\nthe error behind it:\n".join(entry)
 
 
@@ -104,7 +104,7 @@ def _is_refusal(record: logging.LogRecord) -> bool:
 def _message(record: logging.LogRecord) -> str:
     """Return the message; that of a failed task without Celery's error text."""
     data = getattr(record, "data", None)
-    if record.name == _TASKS and record.exc_info and isinstance(data, dict):
+    if record.name == _TASK_LOGGER and record.exc_info and isinstance(data, dict):
         return f"Task {data.get('name')}[{data.get('id')}] failed"
     return record.getMessage() + _account(record)
 

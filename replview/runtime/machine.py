@@ -16,6 +16,13 @@ from replview.text.problem import CodedProblem
 
 #: The variable that marks every supervised process; its value is the data folder.
 MARK = "REPLVIEW_SUPERVISED"
+#: Ports below those that Linux uses for outgoing connections, so that a port chosen now is likely
+#: to be free when the server starts, and at the next start of the same data.
+_PORT_RANGE = range(20_000, 32_000)
+#: Messages of a server whose port was taken after we found it free.
+TAKEN = ("Address already in use", "could not create any TCP/IP sockets")
+#: Ports chosen by this process: servers that are prepared in parallel need different ones.
+_given_ports: set[int] = set()
 
 
 class StackProblem(CodedProblem):
@@ -29,15 +36,6 @@ class StackProblem(CodedProblem):
 
 class StartInterrupted(Exception):
     """The user asked to stop while the stack was still starting."""
-
-
-#: Ports below those that Linux uses for outgoing connections, so that a port chosen now is likely
-#: to be free when the server starts, and at the next start of the same data.
-_RANGE = range(20_000, 32_000)
-#: Messages of a server whose port was taken after we found it free.
-TAKEN = ("Address already in use", "could not create any TCP/IP sockets")
-#: Ports chosen by this process: servers that are prepared in parallel need different ones.
-_given: set[int] = set()
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
@@ -60,9 +58,9 @@ def free_port(preferred: int | None = None) -> int:
     """
     if preferred is not None and port_is_free(preferred):
         return preferred
-    for port in random.sample(_RANGE, k=200):
-        if port not in _given and port_is_free(port):
-            _given.add(port)
+    for port in random.sample(_PORT_RANGE, k=200):
+        if port not in _given_ports and port_is_free(port):
+            _given_ports.add(port)
             return port
     raise OSError("no free TCP port found on 127.0.0.1 between 20000 and 32000")
 
@@ -74,21 +72,21 @@ def marked_processes(data_dir: Path) -> list[int]:
     own. They have pid files.
     """
     mark = f"{MARK}={data_dir}".encode()
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         # The process may have ended, or belong to another user.
         with suppress(OSError):
             if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-    return [pid for pid in found if pid != os.getpid() and is_running(pid)]
+                pids.append(int(folder.name))
+    return [pid for pid in pids if pid != os.getpid() and is_running(pid)]
 
 
 def is_running(pid: int, program: str = "") -> bool:
     """Return whether a process lives, is no zombie, and (if given) runs the program."""
     with suppress(OSError):
         status = Path(f"/proc/{pid}/stat").read_text()
-        name, rest = status[status.index("(") + 1 :].rsplit(") ", 1)
-        return rest[0] != "Z" and program in ("", name)
+        name, fields = status[status.index("(") + 1 :].rsplit(") ", 1)
+        return fields[0] != "Z" and program in ("", name)
     return False
 
 
@@ -109,10 +107,10 @@ def end_marked_processes(data_dir: Path, supervisor_pid: int | None) -> int:
 
     supervisord is first, as it would restart the others.
     """
-    left = marked_processes(data_dir)
-    if supervisor_pid in left:
+    remaining_pids = marked_processes(data_dir)
+    if supervisor_pid in remaining_pids:
         # supervisord stops its programs in their order.
         end_process(supervisor_pid)
     for pid in marked_processes(data_dir):
         end_process(pid, patience_seconds=5)
-    return len(left)
+    return len(remaining_pids)

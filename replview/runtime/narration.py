@@ -12,6 +12,13 @@ import psycopg
 
 #: Seconds between lines of status where standard output is no terminal.
 _STATUS_SECONDS = 30.0
+_QUERY = """
+    SELECT coalesce(sum(transactions_stored), 0)::bigint,
+           coalesce(sum(changes_stored - changes_rolled_back - changes_discarded), 0)
+               ::bigint,
+           string_agg(DISTINCT state, ', ')
+      FROM slot
+"""
 
 
 class Narration:
@@ -29,19 +36,19 @@ class Narration:
         self._write(f"{text}\n")
 
     @contextmanager
-    def step(self, what: str) -> Iterator[None]:
+    def step(self, title: str) -> Iterator[None]:
         """Print what starts, and how long it took when it is done."""
         self._end_open_line()
-        self._write(f"  {what} … ")
+        self._write(f"  {title} … ")
         self._open_line = True
-        began = time.monotonic()
+        started_at = time.monotonic()
         yield
         if self._open_line:
-            self._write(f"{time.monotonic() - began:.1f} s\n")
+            self._write(f"{time.monotonic() - started_at:.1f} s\n")
             self._open_line = False
         else:
             # Another line was printed in between.
-            self._write(f"  {what}: done, {time.monotonic() - began:.1f} s\n")
+            self._write(f"  {title}: done, {time.monotonic() - started_at:.1f} s\n")
 
     def status(self, text: str) -> None:
         """Show the status: in place on a terminal, else every half minute."""
@@ -66,15 +73,6 @@ class Narration:
             # Without this, Python would fail again when it flushes the buffer at exit.
             with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), self._out.fileno())
-
-
-_QUERY = """
-    SELECT coalesce(sum(transactions_stored), 0)::bigint,
-           coalesce(sum(changes_stored - changes_rolled_back - changes_discarded), 0)
-               ::bigint,
-           string_agg(DISTINCT state, ', ')
-      FROM slot
-"""
 
 
 class StatusLine:

@@ -20,14 +20,14 @@ WEB_LIMITS = (
     "--limit-concurrency", "1000", "--timeout-keep-alive", "20", "--no-server-header",
 )  # fmt: skip
 
-_PRIORITY = {name: 10 * place for place, name in enumerate(reversed(STOP_ORDER), start=1)}
+_PRIORITIES = {name: 10 * place for place, name in enumerate(reversed(STOP_ORDER), start=1)}
 #: Kinds of processes, in the order in which ``up`` lists them.
 KINDS = ("web", "receivers", "tasks", "beat")
 
 
 def priority(kind: str) -> int:
     """Return the priority for supervisord: a low one starts first and stops last."""
-    return _PRIORITY[kind]
+    return _PRIORITIES[kind]
 
 
 def workers(receivers: int = 1) -> list[Program]:
@@ -99,7 +99,7 @@ def program(kind: str, *, folder: DataFolder, host: str, port: int, name: str = 
     return worker(name or kind)
 
 
-def become(wanted: Program, folder: DataFolder) -> NoReturn:
+def become(program: Program, folder: DataFolder) -> NoReturn:
     """Replace this process by the program, for ``up --only``.
 
     Signals, output and exit status are then the program's own, and whatever started the command
@@ -112,4 +112,4 @@ def become(wanted: Program, folder: DataFolder) -> NoReturn:
         "DJANGO_SETTINGS_MODULE": "replview.settings",
     }
     os.chdir(CODE_FOLDER)
-    os.execve(wanted.argv[0], list(wanted.argv), environment)
+    os.execve(program.argv[0], list(program.argv), environment)

@@ -32,13 +32,13 @@ from replview.runtime.supervisor import CODE_FOLDER, ProcessWatch, Program, Supe
 
 LOGIN = "demo"
 _WEB_SECONDS = 60
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 #: ``programs.STOP_ORDER``, with groups that may be stopped in parallel.
-_STOPPED_TOGETHER = (
+_STOP_GROUPS = (
     ("workload", "trouble", "web", "beat"), ("workers",), ("redis", "source"), ("store",),
 )  # fmt: skip
 #: Programs that are not started together with replview's own processes.
-_NOT_OURS = frozenset({"store", "source", "redis", "workload"})
+_OTHER_PROGRAMS = frozenset({"store", "source", "redis", "workload"})
 
 
 def run_module(
@@ -151,7 +151,7 @@ class Stack:
         """Watch the processes and report changes until asked to stop."""
         assert self._supervisor is not None
         watch = ProcessWatch(self._supervisor)
-        while not self.stopping.wait(_LOOK_SECONDS):
+        while not self.stopping.wait(_POLL_SECONDS):
             if not self._supervisor.is_alive():
                 raise StackProblem(
                     "supervisord ended, and the processes with it",
@@ -171,12 +171,14 @@ class Stack:
         if self._supervisor:
             with self.say.step("stopping"):
                 orderly = self._supervisor.is_alive()
-                for kinds in _STOPPED_TOGETHER:
+                for kinds in _STOP_GROUPS:
                     levels = [programs.priority(kind) for kind in kinds]
-                    of_them = [p.name for p in self._supervisor.programs if p.priority in levels]
+                    group_names = [
+                        p.name for p in self._supervisor.programs if p.priority in levels
+                    ]
                     # supervisord may be ending, and then stops programs by priority itself.
                     with suppress(OSError):
-                        self._supervisor.stop(of_them)
+                        self._supervisor.stop(group_names)
                 self._supervisor.end()
                 if not orderly:
                     self._end_leftovers(None)
@@ -186,42 +188,42 @@ class Stack:
     def _hold_folder(self) -> None:
         """Lock the data folder and end what a killed run left behind."""
         self.folder.create()
-        before = self.folder.acquire(self.url)
+        former_holder = self.folder.acquire(self.url)
         self._held = True
-        if before:
-            self._clean_up_after(before)
+        if former_holder:
+            self._clean_up_after(former_holder)
         if not port_is_free(self.port, self.host):
-            low = self.port < 1024 and os.geteuid() != 0
-            why = "is reserved for root" if low else "is in use by another program"
-            other = 8642 if low else self.port + 1
+            is_reserved = self.port < 1024 and os.geteuid() != 0
+            reason = "is reserved for root" if is_reserved else "is in use by another program"
+            free_port = 8642 if is_reserved else self.port + 1
             raise StackProblem(
-                f"port {self.port} on {self.host} {why}",
-                f"Choose a free one with --port, for example --port {other}",
+                f"port {self.port} on {self.host} {reason}",
+                f"Choose a free one with --port, for example --port {free_port}",
             )
 
-    def _clean_up_after(self, before: FolderHolder) -> None:
+    def _clean_up_after(self, former_holder: FolderHolder) -> None:
         pid = None
         with suppress(OSError, ValueError):
             pid = int((self.folder.run / "supervisord.pid").read_text())
         self.folder.remove_env()
-        ended = self._end_leftovers(pid)
+        count = self._end_leftovers(pid)
         self.say.line(
-            f"  process {before.pid} did not stop in order the last time: "
-            f"cleaned up, {ended or 'no'} process{'es' if ended != 1 else ''} left over"
+            f"  process {former_holder.pid} did not stop in order the last time: "
+            f"cleaned up, {count or 'no'} process{'es' if count != 1 else ''} left over"
         )
 
     def _end_leftovers(self, supervisor_pid: int | None) -> int:
         """End processes without a supervisord, readers before servers; return their number."""
-        ended = end_marked_processes(self.folder.path, supervisor_pid)
-        return ended + (Servers(self.folder).end_leftovers() if self.own_servers else 0)
+        count = end_marked_processes(self.folder.path, supervisor_pid)
+        return count + (Servers(self.folder).end_leftovers() if self.own_servers else 0)
 
     def _start_servers(self) -> None:
         self._servers = Servers(self.folder, source=self.shop is not None)
         first = not self._servers.store.data_dir.exists()
         with self.say.step("preparing the database clusters" if first else "looking at the data"):
             self._servers.prepare()
-        what = "source and store" if self.shop else "the store"
-        with self.say.step(f"starting PostgreSQL ({what}) and Redis"):
+        server_names = "source and store" if self.shop else "the store"
+        with self.say.step(f"starting PostgreSQL ({server_names}) and Redis"):
             for _ in range(5):
                 try:
                     self.environment = {**self._base_environment(), **self._servers.environment()}
@@ -236,25 +238,25 @@ class Stack:
 
     def _base_environment(self) -> dict[str, str]:
         """Return the environment of the processes; with our own servers also the kept secrets."""
-        found = without_given_servers() if self.own_servers else for_programs()
-        found |= {"PYTHONUNBUFFERED": "1", "REPLVIEW_DATA": str(self.folder.path)}
-        found["DJANGO_SETTINGS_MODULE"] = "replview.settings"
+        variables = without_given_servers() if self.own_servers else for_programs()
+        variables |= {"PYTHONUNBUFFERED": "1", "REPLVIEW_DATA": str(self.folder.path)}
+        variables["DJANGO_SETTINGS_MODULE"] = "replview.settings"
         if self.own_servers:
-            found["REPLVIEW_SECRET_KEY"] = self.folder.secrets()["REPLVIEW_SECRET_KEY"]
-            found.setdefault("REPLVIEW_ALLOWED_HOSTS", "127.0.0.1,localhost")
+            variables["REPLVIEW_SECRET_KEY"] = self.folder.secrets()["REPLVIEW_SECRET_KEY"]
+            variables.setdefault("REPLVIEW_ALLOWED_HOSTS", "127.0.0.1,localhost")
         if self.shop:
-            found["REPLVIEW_DEMO"] = "1"
-        return found
+            variables["REPLVIEW_DEMO"] = "1"
+        return variables
 
     def _launch(self, servers: list[Program]) -> Supervisor:
         """Start supervisord, which knows every program from the start."""
-        ours = [
+        own_programs = [
             *programs.workers(self.receivers),
             programs.beat(self.folder.run),
             programs.web(self.host, self.port),
         ]
-        ours += self.shop.programs if self.shop else ()
-        self._supervisor = Supervisor(self.folder, [*servers, *ours], self.environment)
+        own_programs += self.shop.programs if self.shop else ()
+        self._supervisor = Supervisor(self.folder, [*servers, *own_programs], self.environment)
         self._supervisor.launch()
         return self._supervisor
 
@@ -279,7 +281,7 @@ class Stack:
     def _start_replview(self) -> None:
         """Start replview's processes, and the shop's workload last, when pages can show it."""
         assert self._supervisor is not None
-        names = [p.name for p in self._supervisor.programs if p.name not in _NOT_OURS]
+        names = [p.name for p in self._supervisor.programs if p.name not in _OTHER_PROGRAMS]
         with self.say.step("starting workers, scheduler and web server"):
             self._supervisor.start(names)
             deadline = time.monotonic() + _WEB_SECONDS

@@ -26,7 +26,7 @@ from replview.runtime.machine import MARK, StackProblem
 CODE_FOLDER = Path(replview.__file__).parent.parent
 
 _START_SECONDS = 20
-_GONE = {"STOPPED", "EXITED", "FATAL", "UNKNOWN"}
+_GONE_STATES = {"STOPPED", "EXITED", "FATAL", "UNKNOWN"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +57,12 @@ class ProgramState:
     @property
     def is_gone(self) -> bool:
         """Return whether the program does not run and is not about to."""
-        return self.state in _GONE
+        return self.state in _GONE_STATES
 
     @property
     def is_given_up(self) -> bool:
         """Return whether the program ended and will not be restarted; EXITED ones will be."""
-        return self.state in _GONE - {"EXITED"}
+        return self.state in _GONE_STATES - {"EXITED"}
 
 
 class Supervisor:
@@ -81,14 +81,14 @@ class Supervisor:
     def launch(self) -> None:
         """Start supervisord, with no program running yet."""
         self._socket = self.folder.socket_path()
-        configuration, out = (
+        configuration, output_path = (
             self.folder.run / "supervisord.conf",
             self.folder.logs / "supervisord.out",
         )
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         with os.fdopen(os.open(configuration, flags, 0o600), "w") as file:
             file.write(self._configuration())
-        with open(out, "wb") as output:
+        with open(output_path, "wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "replview.runtime.supervised", str(os.getpid()),
                  "--nodaemon", "--configuration", str(configuration)],
@@ -102,8 +102,8 @@ class Supervisor:
         deadline = time.monotonic() + _START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                first = " ".join(out.read_text().strip().splitlines()[:1])
-                raise StackProblem(f"supervisord did not start: {first}")
+                first_line = " ".join(output_path.read_text().strip().splitlines()[:1])
+                raise StackProblem(f"supervisord did not start: {first_line}")
             time.sleep(0.03)
 
     def start(self, names: Iterable[str]) -> None:
@@ -113,14 +113,14 @@ class Supervisor:
 
     def stop(self, names: Iterable[str]) -> None:
         """Stop these programs in parallel and wait until they are gone."""
-        wanted = {program.name for program in self.programs} & set(names)
-        for name in wanted:
+        stop_names = {program.name for program in self.programs} & set(names)
+        for name in stop_names:
             try:
                 self._ask("stopProcess", name, False)
             except Fault as fault:
                 if "NOT_RUNNING" not in fault.faultString:
                     raise
-        while any(state.name in wanted and not state.is_gone for state in self.states()):
+        while any(state.name in stop_names and not state.is_gone for state in self.states()):
             time.sleep(0.05)
 
     def states(self) -> list[ProgramState]:
@@ -248,13 +248,13 @@ class ProcessWatch:
     def changes(self) -> Iterator[str]:
         """Yield lines about each process that ended or restarted since the last call."""
         for now in self._supervisor.states():
-            before = self._seen.get(now.name)
+            former = self._seen.get(now.name)
             self._seen[now.name] = (now.state, now.pid)
-            if before is not None and before != self._seen[now.name]:
-                yield from self._lines(before, now)
+            if former is not None and former != self._seen[now.name]:
+                yield from self._lines(former, now)
 
-    def _lines(self, before: tuple[str, int], now: ProgramState) -> Sequence[str]:
-        old_state, old_pid = before
+    def _lines(self, former: tuple[str, int], now: ProgramState) -> Sequence[str]:
+        old_state, old_pid = former
         log = f"log: {self._supervisor.log_path(now.name)}"
         end = [f"    {line}" for line in self._supervisor.last_lines(now.name)]
         if now.state == "FATAL":

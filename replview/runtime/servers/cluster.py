@@ -31,14 +31,16 @@ def make_cluster(folder: Path, *, version: int, user: str, password: str, encodi
         account.own(aside)
         account.own(Path(password_file))
     # No sync is needed, as the checkpoint of the first start syncs the files.
-    quick = ["--no-sync", "--auth=scram-sha-256"]
-    who = [f"--username={user}", f"--pwfile={password_file}"]
+    fast_options = ["--no-sync", "--auth=scram-sha-256"]
+    login_options = [f"--username={user}", f"--pwfile={password_file}"]
     # Strings sort the same way on every machine; non-ASCII letters are known where possible.
-    order = [f"--encoding={encoding}", "--locale=C"]
+    sort_options = [f"--encoding={encoding}", "--locale=C"]
     if version >= 17 and encoding == "UTF8":
-        order += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        sort_options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     try:
-        run_program(version, "initdb", "-D", str(aside), *quick, *who, *order)
+        run_program(
+            version, "initdb", "-D", str(aside), *fast_options, *login_options, *sort_options
+        )
     finally:
         os.unlink(password_file)
     with open(aside / "postgresql.conf", "a") as configuration:
@@ -84,7 +86,7 @@ def run_program(version: int, name: str, *arguments: str) -> None:
     """
     user = server_user()
     with tempfile.TemporaryFile() as output:
-        done = subprocess.run(
+        completed = subprocess.run(
             [program(version, name), *arguments],
             user=user.uid if user else None,
             group=user.gid if user else None,
@@ -99,6 +101,6 @@ def run_program(version: int, name: str, *arguments: str) -> None:
         )
         output.seek(0)
         output_text = output.read().decode(errors="replace")
-    if done.returncode:
-        last = output_text.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        raise StackProblem(f"{name} failed: {last[0]}")
+    if completed.returncode:
+        last_line = output_text.strip().splitlines()[-1:] or [f"exit status {completed.returncode}"]
+        raise StackProblem(f"{name} failed: {last_line[0]}")

@@ -42,7 +42,7 @@ BASE_SETTINGS: Mapping[str, str | int] = {
 _START_SECONDS = 300
 #: Messages in the log after which another try may succeed: a killed postmaster is not yet reaped,
 #: its sessions are still ending, or the port was just taken.
-_PASSING = ('lock file "postmaster.pid" already exists', "shared memory block", *TAKEN)
+_TRANSIENT_MESSAGES = ('lock file "postmaster.pid" already exists', "shared memory block", *TAKEN)
 
 
 class EmbeddedPostgres:
@@ -137,7 +137,7 @@ class EmbeddedPostgres:
                 return
             except StackProblem as problem:
                 lines = _last_lines(log)
-                if attempt == 4 or not any(words in lines for words in _PASSING):
+                if attempt == 4 or not any(message in lines for message in _TRANSIENT_MESSAGES):
                     raise StackProblem(problem.cause, f"Its log {log} ends: {lines}") from None
                 time.sleep(0.5)
 
@@ -191,8 +191,8 @@ class EmbeddedPostgres:
     def create_database(self, name: str) -> None:
         """Create the database if it does not exist."""
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
-            known = "SELECT FROM pg_database WHERE datname = %s"
-            if connection.execute(known, [name]).fetchone() is None:
+            exists_query = "SELECT FROM pg_database WHERE datname = %s"
+            if connection.execute(exists_query, [name]).fetchone() is None:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def _kept_port(self) -> int | None:

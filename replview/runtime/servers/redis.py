@@ -118,8 +118,8 @@ class EmbeddedRedis:
     def is_ready(self) -> bool:
         """Return whether the server answers a PING now."""
         # By default the client retries for seconds; our callers repeat the call anyway.
-        once = Retry(NoBackoff(), 0)
-        client = redis.Redis.from_url(self.url(), socket_timeout=2, retry=once)
+        no_retry = Retry(NoBackoff(), 0)
+        client = redis.Redis.from_url(self.url(), socket_timeout=2, retry=no_retry)
         try:
             return bool(client.ping())
         except redis.RedisError:

@@ -43,14 +43,14 @@ def redis_server() -> Path:
 def _in_package(package: str, folder: str, program: str) -> Path:
     """Return a folder inside an installed package, without importing the package."""
     spec = find_spec(package)
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        found = Path(place) / folder
-        if (found / program).exists():
-            return found
-    this = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        candidate = Path(location) / folder
+        if (candidate / program).exists():
+            return candidate
+    machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
     raise StackProblem(
         f"the embedded {program} is missing: the package {package.replace('_', '-')} is not "
-        f"installed or has no wheel for {this}",
+        f"installed or has no wheel for {machine}",
         f"Install it (`{sys.executable} -m pip install {package.replace('_', '-')}`), or use your "
         "own servers: set REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL and run `replview up`",
     )

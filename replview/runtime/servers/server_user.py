@@ -32,10 +32,10 @@ class ServerUser:
 
     def can_enter(self, folder: Path) -> bool:
         """Return whether the account may enter the folder (asked of the kernel, so ACLs count)."""
-        done = subprocess.run(
+        completed = subprocess.run(
             ["test", "-x", str(folder)], user=self.uid, group=self.gid, extra_groups=[], check=False
         )
-        return done.returncode == 0
+        return completed.returncode == 0
 
     def own(self, path: Path) -> None:
         """Give a file or folder to the account."""
