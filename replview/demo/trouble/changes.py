@@ -22,8 +22,8 @@ from replview.store.models import AlertRule, Quarantine
 from replview.store.quarantine import decide
 
 #: The trouble is refused above this: a table has 1,600 column numbers, and each run takes one.
-_MOST_COLUMN_NUMBERS = 1_200
-_POISON = "This note is poison: the store refuses it."
+_MAX_COLUMN_NUMBERS = 1_200
+_POISON_MESSAGE = "This note is poison: the store refuses it."
 GID = "trouble_forgotten"
 _SESSION = "transaction"
 #: WAL that the slot is made to retain: enough to be visible, and soon caught up.
@@ -49,7 +49,7 @@ class SchemaChange(Trouble):
         """Add the column, between two rows that show the old and the new shape."""
         with self.place.shop("schema") as connection:
             numbers = "SELECT relnatts FROM pg_class WHERE oid = 'receipts'::regclass"
-            if (number(connection, numbers) or 0) > _MOST_COLUMN_NUMBERS:
+            if (number(connection, numbers) or 0) > _MAX_COLUMN_NUMBERS:
                 raise CannotMake("The table has had too many columns: start anew with --data.")
             # A row of the old shape comes first, so that the next row shows a new shape.
             _touch(connection)
@@ -83,10 +83,10 @@ class PoisonChange(Trouble):
             # Existing rows are not validated: they do not matter, and may be many.
             store.execute(
                 "ALTER TABLE change ADD CONSTRAINT trouble_poison"
-                f" CHECK (new ->> 'body' IS DISTINCT FROM '{_POISON}') NOT VALID"
+                f" CHECK (new ->> 'body' IS DISTINCT FROM '{_POISON_MESSAGE}') NOT VALID"
             )
         with self.place.shop("poison") as connection:
-            connection.execute(INSERT_NOTE, ("poison", "trouble", _POISON))
+            connection.execute(INSERT_NOTE, ("poison", "trouble", _POISON_MESSAGE))
         while True:
             yield bool(self._waiting())
 
@@ -190,9 +190,9 @@ class Flood(Trouble):
     def make(self) -> Iterator[bool]:
         """Update rows until the flood has written ``MOST_BYTES`` of WAL."""
         with self.place.shop("flood") as connection:
-            began, first = number(connection, _POSITION) or 0, 0
+            start_bytes, first = number(connection, _POSITION) or 0, 0
             behind = False
-            while (number(connection, _POSITION) or 0) - began < MOST_BYTES:
+            while (number(connection, _POSITION) or 0) - start_bytes < MOST_BYTES:
                 retained = number(connection, RETAINED, OUR_SLOT)
                 if retained is None:
                     raise CannotMake("replview's slot is not there, or lost.")

@@ -26,16 +26,16 @@ from replview.store.connecting import orm_connection
 from replview.store.demo_troubles import TroubleState
 
 #: Seconds that the effects may outlast a trouble before it is reported as off all the same.
-_OVER_SECONDS = 90.0
+_MAX_EFFECT_SECONDS = 90.0
 #: Seconds between tries to undo a trouble, which are repeated until one succeeds.
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 log = logging.getLogger("replview.demo.trouble")
 KINDS: tuple[type[Trouble], ...] = (
     PausedReceiver, PreparedTransaction, LongTransaction, Flood, IdleSlot, LostSlot, SchemaChange,
     PoisonChange,
 )  # fmt: skip
 #: Seconds between reading requests, and between heartbeats.
-_LOOK_SECONDS, _ALIVE_SECONDS = 0.3, 2.0
+_POLL_SECONDS, _ALIVE_SECONDS = 0.3, 2.0
 #: Seconds for all threads to undo their troubles, less than the process manager allows.
 _STOP_SECONDS = 12.0
 
@@ -86,17 +86,17 @@ class Course(threading.Thread):
     def _make(self) -> str:
         """Make the trouble until unwanted or its time is up; return why, if it ended by itself."""
         ends_at = timezone.now() + dt.timedelta(seconds=self.trouble.lasts_seconds)
-        until = time.monotonic() + self.trouble.lasts_seconds
-        self._tell(TroubleState.COMING, ends_at=ends_at)
-        there = False
+        deadline = time.monotonic() + self.trouble.lasts_seconds
+        self._report(TroubleState.COMING, ends_at=ends_at)
+        is_on = False
         with closing(self.trouble.make()) as steps:  # type: ignore[type-var]
             for now_there in steps:
-                if now_there and not there:
-                    there = True
-                    self._tell(TroubleState.ON, ends_at=ends_at)
-                if self._pause(min(self.trouble.pause_seconds, until - time.monotonic())):
+                if now_there and not is_on:
+                    is_on = True
+                    self._report(TroubleState.ON, ends_at=ends_at)
+                if self._pause(min(self.trouble.pause_seconds, deadline - time.monotonic())):
                     return ""
-                if time.monotonic() >= until:
+                if time.monotonic() >= deadline:
                     return "It ended by itself: its time was up."
         return "It ended by itself: it had done enough."
 
@@ -104,26 +104,26 @@ class Course(threading.Thread):
         """Wait, and return True if the trouble is no longer wanted or the demo stops."""
         deadline = time.monotonic() + seconds
         while self.wanted.is_set() and not self.stopping.is_set():
-            left = deadline - time.monotonic()
-            if left <= 0:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
                 return False
-            self.stopping.wait(min(left, 0.1))
+            self.stopping.wait(min(seconds_left, 0.1))
         return True
 
     def _undo(self, note: str) -> None:
         """Undo the trouble, wait until its effects are over, and report that it is off."""
-        self._tell(TroubleState.ENDING, note=note)
+        self._report(TroubleState.ENDING, note=note)
         while not self._try_to_end():
-            if self.stopping.wait(_AGAIN_SECONDS):
+            if self.stopping.wait(_RETRY_SECONDS):
                 # The server may still run, so that another try may succeed.
                 self._try_to_end()
                 break
-        deadline = time.monotonic() + _OVER_SECONDS
+        deadline = time.monotonic() + _MAX_EFFECT_SECONDS
         while time.monotonic() < deadline and not self.stopping.is_set() and not self._is_over():
             self.stopping.wait(0.5)
         if self.wanted.is_set():
             self._call_off()
-        self._tell(TroubleState.OFF, note=note)
+        self._report(TroubleState.OFF, note=note)
 
     def _try_to_end(self) -> bool:
         try:
@@ -148,7 +148,7 @@ class Course(threading.Thread):
         except StoreError as error:
             log.warning("%s: cannot be called off: %s", self.trouble.name, one_line(error))
 
-    def _tell(
+    def _report(
         self, state: TroubleState, *, ends_at: dt.datetime | None = None, note: str = ""
     ) -> None:
         try:
@@ -161,14 +161,14 @@ class Course(threading.Thread):
 
 def run(place: TroubleSite, stopping: threading.Event) -> None:
     """Make troubles until ``stopping`` is set; nothing is left of any trouble then."""
-    made = [kind(place) for kind in KINDS]
-    if not _clean_up(made, stopping):
+    troubles_made = [kind(place) for kind in KINDS]
+    if not _clean_up(troubles_made, stopping):
         return
-    courses = [Course(trouble) for trouble in made]
+    courses = [Course(trouble) for trouble in troubles_made]
     for course in courses:
         course.start()
     try:
-        _obey(courses, stopping)
+        _follow_requests(courses, stopping)
     finally:
         for course in courses:
             course.stop()
@@ -177,15 +177,15 @@ def run(place: TroubleSite, stopping: threading.Event) -> None:
             course.join(max(0.0, deadline - time.monotonic()))
 
 
-def _clean_up(made: list[Trouble], stopping: threading.Event) -> bool:
+def _clean_up(troubles_made: list[Trouble], stopping: threading.Event) -> bool:
     """Undo what a killed process left, and clear all requests; False: stopped before that."""
     while not stopping.is_set():
         try:
-            for trouble in made:
+            for trouble in troubles_made:
                 trouble.end()
             with orm_connection():
-                ensure_rules(made)
-                for trouble in made:
+                ensure_rules(troubles_made)
+                for trouble in troubles_made:
                     troubles.request(trouble.name, False, MAKER)
                     troubles.report_state(trouble.name, troubles.TroubleState.OFF)
             return True
@@ -195,12 +195,12 @@ def _clean_up(made: list[Trouble], stopping: threading.Event) -> bool:
     return False
 
 
-def _obey(courses: list[Course], stopping: threading.Event) -> None:
+def _follow_requests(courses: list[Course], stopping: threading.Event) -> None:
     alive_at = 0.0
-    while not stopping.wait(_LOOK_SECONDS):
+    while not stopping.wait(_POLL_SECONDS):
         try:
             with orm_connection():
-                wanted = troubles.wanted()
+                wanted_names = troubles.wanted()
                 if time.monotonic() - alive_at > _ALIVE_SECONDS:
                     troubles.report_alive()
                     alive_at = time.monotonic()
@@ -209,4 +209,4 @@ def _obey(courses: list[Course], stopping: threading.Event) -> None:
             stopping.wait(2.0)
             continue
         for course in courses:
-            (course.wanted.set if course.trouble.name in wanted else course.wanted.clear)()
+            (course.wanted.set if course.trouble.name in wanted_names else course.wanted.clear)()

@@ -34,9 +34,9 @@ class TroubleSite:
     data: Path
 
     @contextmanager
-    def shop(self, who: str) -> Iterator[psycopg.Connection]:
+    def shop(self, session_name: str) -> Iterator[psycopg.Connection]:
         """Yield a session in autocommit mode with the application name ``trouble …``."""
-        with connect(self.dsn, f"trouble {who}") as connection:
+        with connect(self.dsn, f"trouble {session_name}") as connection:
             yield connection
 
     def processes(self, program: str) -> list[int]:
@@ -53,12 +53,12 @@ def number(connection: psycopg.Connection, query: LiteralString, *values: object
 def _worker_of(pid: int) -> str:
     """Return the Celery worker's name before the ``@``; empty: the process is no worker."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    if b"-n" not in words[:-1] or b"worker" not in words:
+    if b"-n" not in arguments[:-1] or b"worker" not in arguments:
         return ""
-    return os.fsdecode(words[words.index(b"-n") + 1]).partition("@")[0]
+    return os.fsdecode(arguments[arguments.index(b"-n") + 1]).partition("@")[0]
 
 
 class CannotMake(Exception):

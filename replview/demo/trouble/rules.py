@@ -32,8 +32,8 @@ def switch_on(trouble: Trouble) -> None:
     for values in trouble.rules:
         fields: dict[str, Any] = {}
         if "slot" in values:
-            found = WatchedSlot.objects.filter(source__name=SOURCE_NAME, name=values["slot"])
-            watched = found.first()
+            slots = WatchedSlot.objects.filter(source__name=SOURCE_NAME, name=values["slot"])
+            watched = slots.first()
             # A slot that was not sampled yet cannot have a rule.
             if watched is None:
                 continue
@@ -57,7 +57,7 @@ def is_due(ended_at: dt.datetime) -> bool:
 
 def _ensure(values: dict[str, Any], fields: dict[str, Any]) -> AlertRule:
     """Return the rule of this name, created if it is missing; changes by users are kept."""
-    made = {name: value for name, value in values.items() if name not in ("name", "slot")}
-    made |= {"enabled": False, "changed_by": MAKER}
-    rule, _ = AlertRule.objects.get_or_create(name=values["name"], **fields, defaults=made)
+    defaults = {name: value for name, value in values.items() if name not in ("name", "slot")}
+    defaults |= {"enabled": False, "changed_by": MAKER}
+    rule, _ = AlertRule.objects.get_or_create(name=values["name"], **fields, defaults=defaults)
     return rule

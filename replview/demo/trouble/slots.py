@@ -19,7 +19,7 @@ LOST_SLOT = "debezium_orders"
 _MARGIN_BYTES = 64 * MB
 _WAIT_SECONDS = 60.0
 #: The most WAL that the server retains for the victim.
-_MOST_BYTES = 384 * MB
+_MAX_BYTES = 384 * MB
 
 _WORST_OF_OTHERS = (
     "SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint"
@@ -86,13 +86,13 @@ class LostSlot(Trouble):
 def _leave_behind(connection: psycopg.Connection) -> bool:
     """Take one step: move the WAL on, or lose the victim if no other slot can be lost."""
     victim = number(connection, RETAINED, LOST_SLOT)
-    _, others = _worst_of_others(connection)
+    _, others_bytes = _worst_of_others(connection)
     # The limit is twice what the others need, so that none of them seems near it.
-    keep = 2 * others + _MARGIN_BYTES
-    if victim is None or victim < keep + _MARGIN_BYTES:
-        _move_on(connection, far=(victim or 0) < _MOST_BYTES)
+    keep_bytes = 2 * others_bytes + _MARGIN_BYTES
+    if victim is None or victim < keep_bytes + _MARGIN_BYTES:
+        _move_on(connection, switch_segment=(victim or 0) < _MAX_BYTES)
         return False
-    connection.execute(f"ALTER SYSTEM SET max_slot_wal_keep_size = '{keep // MB}MB'")
+    connection.execute(f"ALTER SYSTEM SET max_slot_wal_keep_size = '{keep_bytes // MB}MB'")
     try:
         connection.execute("SELECT pg_reload_conf()")
         # The checkpointer reloads its configuration before a checkpoint starts.
@@ -112,11 +112,11 @@ def _worst_of_others(connection: psycopg.Connection) -> tuple[str, int]:
     return ("", 0) if row is None else (row[0], row[1])
 
 
-def _move_on(connection: psycopg.Connection, *, far: bool = True) -> None:
-    """Let slots advance; with ``far`` switch to the next WAL segment first, which costs little."""
+def _move_on(connection: psycopg.Connection, *, switch_segment: bool = True) -> None:
+    """Let slots advance, after switching to the next WAL segment, which costs little."""
     # Without a new record there is nothing to switch after; a restore point is no data.
     connection.execute("SELECT pg_create_restore_point('trouble')")
-    if far:
+    if switch_segment:
         connection.execute("SELECT pg_switch_wal()")
     connection.execute("SELECT pg_log_standby_snapshot()")
 

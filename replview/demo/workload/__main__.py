@@ -93,14 +93,14 @@ def _wait_until_ready(dsn: str) -> bool:
     """Wait for the source and clean up after an earlier run; return False when stopped."""
     outage, backoff = Outage(), Backoff(random.Random())
     while True:
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             with connect(dsn, "shop start") as conn:
-                outage.over(began)
+                outage.over(started_at)
                 _clear_up(conn)
                 return True
         except psycopg.OperationalError as error:
-            outage.failed("shop start", error, began)
+            outage.failed("shop start", error, started_at)
         if signal.sigtimedwait(SIGNALS, backoff.next_seconds()) is not None:
             return False
 
@@ -118,11 +118,11 @@ def _clear_up(conn: psycopg.Connection) -> None:
 
 
 def _report_until_told_to_stop(workload: Workload) -> None:
-    before, since = workload.tally.counts(), time.monotonic()
+    former_counts, started_at = workload.tally.counts(), time.monotonic()
     while signal.sigtimedwait(SIGNALS, MINUTE) is None:
         counts, now = workload.tally.counts(), time.monotonic()
-        logger.info("%s", minute_line(counts - before, now - since))
-        before, since = counts, now
+        logger.info("%s", minute_line(counts - former_counts, now - started_at))
+        former_counts, started_at = counts, now
 
 
 if __name__ == "__main__":

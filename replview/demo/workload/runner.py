@@ -96,15 +96,17 @@ class Worker(threading.Thread):
             "stop": stop,
         }
         while not stop.is_set():
-            began = time.monotonic()
+            started_at = time.monotonic()
             try:
                 with connect(self.workload.dsn, self.role.session) as self.conn:
-                    self._work(WorkloadSession(self.conn, rng=self.rng, **shared), backoff, began)
+                    self._work(
+                        WorkloadSession(self.conn, rng=self.rng, **shared), backoff, started_at
+                    )
             except Stopping:
                 return
             except psycopg.Error as error:
                 if not stop.is_set():
-                    self.workload.outage.failed(self.role.session, error, began)
+                    self.workload.outage.failed(self.role.session, error, started_at)
                     stop.wait(backoff.next_seconds())
 
     def cancel(self) -> None:
@@ -114,10 +116,10 @@ class Worker(threading.Thread):
             with suppress(psycopg.Error):
                 self.conn.cancel_safe(timeout=0.5)
 
-    def _work(self, session: WorkloadSession, backoff: Backoff, began: float) -> None:
+    def _work(self, session: WorkloadSession, backoff: Backoff, started_at: float) -> None:
         if self.role.on_connect is not None:
             self.role.on_connect(session)
-        self.workload.outage.over(began)
+        self.workload.outage.over(started_at)
         backoff.reset()
         try:
             if self.role.rate is not None:

@@ -40,13 +40,13 @@ def is_prepared(conn: psycopg.Connection) -> bool:
     ).fetchone()
     if row is not None and row[0] == MARKER:
         return True
-    taken = conn.execute(
+    existing = conn.execute(
         "SELECT name FROM unnest(%s::text[]) name WHERE to_regclass(name) IS NOT NULL",
         (list(TABLES),),
     ).fetchall()
-    if row is not None or taken:
-        what = f"a table {taken[0][0]}" if taken else "a schema warehouse"
-        raise NotOurDatabase(f"the database already has {what} that the demo did not create")
+    if row is not None or existing:
+        object_name = f"a table {existing[0][0]}" if existing else "a schema warehouse"
+        raise NotOurDatabase(f"the database already has {object_name} that the demo did not create")
     return False
 
 

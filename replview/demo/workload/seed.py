@@ -78,7 +78,10 @@ def _skus() -> list[str]:
 def _fill_customers(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
     columns = "id, email, full_name, phone, address, tags, birthday, vip, last_ip"
     customers = (new_customer(rng, material) for _ in range(CUSTOMERS))
-    rows = (tuple({**one, "address": Jsonb(one["address"])}.values()) for one in customers)
+    rows = (
+        tuple({**customer, "address": Jsonb(customer["address"])}.values())
+        for customer in customers
+    )
     _copy(conn, f"customers ({columns})", rows)
 
 

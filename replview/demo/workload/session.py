@@ -98,12 +98,12 @@ class Outage:
         if self._is_news(f"{scenario} {type(error).__name__}"):
             logger.warning("%s given up: %s", scenario, one_line(error))
 
-    def _is_news(self, what: str) -> bool:
+    def _is_news(self, event: str) -> bool:
         now = time.monotonic()
         with self._lock:
-            if now - self._logged_at.get(what, -REPORT_AGAIN_SECONDS) < REPORT_AGAIN_SECONDS:
+            if now - self._logged_at.get(event, -REPORT_AGAIN_SECONDS) < REPORT_AGAIN_SECONDS:
                 return False
-            self._logged_at[what] = now
+            self._logged_at[event] = now
         return True
 
 
@@ -132,10 +132,10 @@ class WorkloadCounts:
 
 def minute_line(counts: Counter[str], seconds: float) -> str:
     """Return the counts as one line, with the transactions a second."""
-    done = counts["committed"] + counts["rolled back"]
+    transactions = counts["committed"] + counts["rolled back"]
     parts = [f"{name} {counts[name]}" for name in FIRST]
     parts += [f"{name} {count}" for name, count in sorted(counts.items()) if name not in FIRST]
-    return f"{done / seconds:.1f} transactions a second: {', '.join(parts)}"
+    return f"{transactions / seconds:.1f} transactions a second: {', '.join(parts)}"
 
 
 class Stopping(Exception):

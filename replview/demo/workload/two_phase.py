@@ -136,10 +136,10 @@ def _next_gid(conn: psycopg.Connection) -> str:
         "SELECT pg_sequence_last_value(pg_get_serial_sequence('settlements', 'id')::regclass)"
     ).fetchone()
     number = 1 + ((row[0] if row else None) or 0)
-    taken = {prepared.gid for prepared in read_prepared(conn)}
+    used_gids = {prepared.gid for prepared in read_prepared(conn)}
     today = f"{dt.datetime.now(dt.UTC):%Y%m%d}"
     gids = (f"{PREFIX}{today}_{(number + step) % 100:02}" for step in range(100))
-    return next(gid for gid in gids if gid not in taken)
+    return next(gid for gid in gids if gid not in used_gids)
 
 
 @timed(session="shop settle", every_seconds=16, shows="prepared, held, later decided")
@@ -148,9 +148,9 @@ def settle_payments(session: WorkloadSession) -> None:
     if len(read_prepared(session.conn)) >= MOST_AT_ONCE:
         return
     rng = session.rng
-    many = rng.random() < 0.4
+    is_large = rng.random() < 0.4
     prepare_settlement(
-        session, payments=MANY_PAYMENTS if many else rng.randint(5, 90), slip=rng.random() < 0.3
+        session, payments=MANY_PAYMENTS if is_large else rng.randint(5, 90), slip=rng.random() < 0.3
     )
 
 
@@ -160,5 +160,5 @@ def hear_from_bank(session: WorkloadSession) -> None:
     for prepared in read_prepared(session.conn):
         if prepared.due:
             finish(session.conn, prepared.gid, commit=prepared.bank_agrees)
-            agreed = "committed" if prepared.bank_agrees else "rolled back"
-            session.tally.add(f"prepared then {agreed}")
+            outcome = "committed" if prepared.bank_agrees else "rolled back"
+            session.tally.add(f"prepared then {outcome}")

@@ -86,15 +86,15 @@ def view_pages(session: WorkloadSession) -> None:
     visitor = material.random_uuid(rng)
     views = rng.randint(1, 3)
     for _ in range(views):
-        where = (rng.choice(PAGES), rng.choice(REFERRERS), material.random_ip(rng))
+        page = (rng.choice(PAGES), rng.choice(REFERRERS), material.random_ip(rng))
         session.execute(
             "INSERT INTO page_views (visitor, path, referrer, ip, took) VALUES"
             " (%s, %s, %s, %s, %s::float8 * interval '1 ms')",
-            (visitor, *where, round(rng.lognormvariate(4, 0.6), 3)),
+            (visitor, *page, round(rng.lognormvariate(4, 0.6), 3)),
         )
 
 
 def _cart_items(session: WorkloadSession) -> Jsonb:
     rng = session.rng
-    many = range(rng.randint(1, 3))
-    return Jsonb([{"page": rng.choice(PAGES), "quantity": rng.randint(1, 3)} for _ in many])
+    items = range(rng.randint(1, 3))
+    return Jsonb([{"page": rng.choice(PAGES), "quantity": rng.randint(1, 3)} for _ in items])
