@@ -38,8 +38,8 @@ def main() -> None:
 
 def _let_data_option_choose_the_instance(argv: list[str]) -> None:
     """Set the data folder from ``--data``, before the settings are read."""
-    for position, word in enumerate(argv):
-        if word == "--data" and position + 1 < len(argv):
+    for position, argument in enumerate(argv):
+        if argument == "--data" and position + 1 < len(argv):
             os.environ["REPLVIEW_DATA"] = argv[position + 1]
-        elif word.startswith("--data="):
-            os.environ["REPLVIEW_DATA"] = word.removeprefix("--data=")
+        elif argument.startswith("--data="):
+            os.environ["REPLVIEW_DATA"] = argument.removeprefix("--data=")

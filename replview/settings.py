@@ -30,7 +30,7 @@ DATA_DIR = Path(value("REPLVIEW_DATA")).absolute()
 
 
 #: True in a process that answers requests; ``asgi`` sets the variable.
-_WEB = is_on("REPLVIEW_DB_POOL")
+_ANSWERS_REQUESTS = is_on("REPLVIEW_DB_POOL")
 
 
 def _load_instance_file(path: Path) -> None:
@@ -51,7 +51,7 @@ def _database(url: str) -> dict[str, object]:
     """Return Django's form of ``postgresql://user:password@host:port/name?option=value``."""
     parts = urlsplit(url)
     options: dict[str, object] = dict(parse_qsl(parts.query))
-    if _WEB:
+    if _ANSWERS_REQUESTS:
         # A connection that broke with the store is noticed when it is borrowed.
         options["pool"] = {"min_size": 2, "max_size": 12, "timeout": 10}
     return {
@@ -130,7 +130,7 @@ SOURCE_VARIABLES = values("REPLVIEW_SOURCE_VARIABLES")
 #: Passwords in variables and files that such an address may name, with the hosts of each.
 SOURCE_PASSWORDS = lists("REPLVIEW_SOURCE_PASSWORDS")
 #: True where addresses come from browsers, not from users of the machine.
-SERVES_PAGES = _WEB or "replview.asgi" in sys.modules
+SERVES_PAGES = _ANSWERS_REQUESTS or "replview.asgi" in sys.modules
 
 INSTALLED_APPS = [
     # This is first, so that its commands precede those of the same name.
