@@ -175,14 +175,14 @@ class Assembler(FastRoad):
 
     def _row_values(self, row: TupleData, relation: RelationMessage, kind: str) -> list[Value]:
         if len(row.kinds) != len(relation.columns):
-            wanted = f"{len(relation.columns)} columns, as in its Relation"
-            raise ProtocolError(kind, None, f"{wanted}, not {len(row.kinds)}")
+            expected = f"{len(relation.columns)} columns, as in its Relation"
+            raise ProtocolError(kind, None, f"{expected}, not {len(row.kinds)}")
         return tuple_values(row, relation, self._values)
 
     def _truncate(self, message: Truncate, data: XLogData) -> None:
-        what = Truncation(message.cascade, message.restart_identity)
+        truncation = Truncation(message.cascade, message.restart_identity)
         relations = [self._session.relation(oid, "Truncate") for oid in message.relation_oids]
-        changes = [(relation, "T", None, None, what) for relation in relations]
+        changes = [(relation, "T", None, None, truncation) for relation in relations]
         self._add("Truncate", changes, message.xid, data)
 
     def _message(self, message: LogicalMessage, data: XLogData) -> None:

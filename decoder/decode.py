@@ -42,7 +42,7 @@ _TRANSACTIONAL: Final = 1
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
 #: PostgreSQL's MaxHeapAttributeNumber.
-_MOST_COLUMNS: Final = 1600
+_MAX_COLUMNS: Final = 1600
 
 
 def decode_message(
@@ -66,9 +66,9 @@ def decode_message(
     if boundary is not None:
         kind, decode_boundary = boundary
         read = Reader(body, kind, encoding=encoding)
-        ended = decode_boundary(read)
+        boundary_message = decode_boundary(read)
         read.end()
-        return ended
+        return boundary_message
     row = _ROW_DECODERS.get(tag)
     if row is None:
         raise ProtocolError("Message", 0, f"a pgoutput tag byte, not {tag!r}")
@@ -88,8 +88,8 @@ def decode_relation(read: Reader, xid: XID | None) -> RelationMessage:
     if identity is None:
         raise read.error("replica identity d, n, f or i", back=1)
     count = read.uint16("column count")
-    if count > _MOST_COLUMNS:
-        raise read.error(f"at most {_MOST_COLUMNS} columns, not {count}", back=2)
+    if count > _MAX_COLUMNS:
+        raise read.error(f"at most {_MAX_COLUMNS} columns, not {count}", back=2)
     columns = tuple(_decode_column(read) for _ in range(count))
     if len({column.name for column in columns}) < count:
         raise read.error("columns of different names")

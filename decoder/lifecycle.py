@@ -24,6 +24,8 @@ from decoder.scalars import LSN, XID
 Streaming: TypeAlias = Literal["off", "on", "parallel"]
 
 _STREAMING_NEEDS_PROTOCOL: dict[str, int] = {"off": 1, "on": 2, "parallel": 4}
+# A named tuple's own constructor costs twice as much.
+_new = tuple.__new__
 
 
 class SessionState:
@@ -39,8 +41,8 @@ class SessionState:
         """Raise ``ValueError`` for options that no server accepts together."""
         if not 1 <= proto_version <= 4:
             raise ValueError(f"proto_version must be 1 to 4, not {proto_version}")
-        needed = _STREAMING_NEEDS_PROTOCOL.get(streaming)
-        if needed is None or proto_version < needed:
+        oldest_protocol = _STREAMING_NEEDS_PROTOCOL.get(streaming)
+        if oldest_protocol is None or proto_version < oldest_protocol:
             raise ValueError(f"streaming={streaming!r} does not go with protocol {proto_version}")
         self.parallel = streaming == "parallel"
         self.encoding = encoding
@@ -73,13 +75,9 @@ class SessionState:
         A relation of the same shape replaces the known object too, because ALTER TABLE may have
         changed something that no message shows.
         """
-        known = self.relations.get(relation.oid)
+        former = self.relations.get(relation.oid)
         self.relations[relation.oid] = relation
-        return relation, known != relation
-
-
-# A named tuple's own constructor costs twice as much.
-_new = tuple.__new__
+        return relation, former != relation
 
 
 class Lifecycle:
@@ -240,14 +238,14 @@ class Lifecycle:
 
     def _stream_start(self, message: b.StreamStart, wal_start: int) -> Event | None:
         self._outside("StreamStart")
-        known = self.streams.get(message.xid)
-        if message.first_segment == (known is not None):
+        open_stream = self.streams.get(message.xid)
+        if message.first_segment == (open_stream is not None):
             # Either the blocks before this one are missing, or they came already.
-            wanted = "a later" if known else "the first"
-            raise ProtocolError("StreamStart", 5, f"{wanted} segment of {message.xid}")
+            expected = "a later" if open_stream else "the first"
+            raise ProtocolError("StreamStart", 5, f"{expected} segment of {message.xid}")
         self._session.stream_xid = message.xid
-        if known is not None:
-            self.current = known
+        if open_stream is not None:
+            self.current = open_stream
             return None
         transaction = self.streams[message.xid] = OpenTransaction(message.xid, "streamed")
         return self._open(transaction, wal_start)

@@ -118,10 +118,10 @@ class Reader:
     def identifier(self, what: str) -> str:
         """Read a name of at most 63 bytes in the server's encoding, so at most 63 characters."""
         start = self._position
-        found = self.name(what)
+        name = self.name(what)
         if self._position - start > _LONGEST_IDENTIFIER:
             raise self.error(f"{what} of at most 63 characters", back=self._position - start)
-        return found
+        return name
 
     def no_flags(self) -> None:
         """Skip a flags byte that no server sets: it must be zero, as in PostgreSQL's own reader."""

@@ -108,8 +108,8 @@ def _numbers(text: str, separator: str, count: int) -> list[int]:
 def _split_offset(time: str) -> tuple[str, int]:
     """Return the time of day without its zone, and the zone's offset in seconds east of UTC."""
     for sign, factor in (("+", 1), ("-", -1)):
-        clock, found, zone = time.partition(sign)
-        if found:
+        clock, separator, zone = time.partition(sign)
+        if separator:
             parts = _numbers(zone, ":", zone.count(":") + 1)
             if len(parts) > 3:
                 break

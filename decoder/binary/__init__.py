@@ -31,7 +31,7 @@ __all__ = ["NOT_DECODED", "BinaryDecoder", "UserType"]
 
 _Decode: TypeAlias = Callable[[bytes], str]
 
-_MOST_DEPTH = 32
+_MAX_DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class BinaryDecoder:
 
     def _text(self, type_oid: int, raw: bytes) -> str:
         decode = self._known.get(type_oid)
-        if decode is None or self._depth > _MOST_DEPTH:
+        if decode is None or self._depth > _MAX_DEPTH:
             raise Unknown
         self._depth += 1
         text = decode(raw)
@@ -102,7 +102,7 @@ class BinaryDecoder:
         return raw.decode(self._encoding)
 
     def _learn(self, oid: int, user_type: UserType) -> None:
-        over = user_type.over_oid
+        over_oid = user_type.over_oid
         match user_type.kind:
             case "enum":
                 self._known[oid] = self._plain
@@ -110,12 +110,14 @@ class BinaryDecoder:
                 self._known[oid] = partial(array_text, element=self._text)
             case "composite":
                 self._known[oid] = partial(record_text, element=self._text)
-            case "domain" if over is not None:
-                self._known[oid] = partial(self._text, over)
-            case "range" if over is not None:
-                self._known[oid] = partial(range_text, element=self._text, subtype_oid=over)
-            case "multirange" if over is not None:
-                self._known[oid] = partial(multirange_text, element=self._text, subtype_oid=over)
+            case "domain" if over_oid is not None:
+                self._known[oid] = partial(self._text, over_oid)
+            case "range" if over_oid is not None:
+                self._known[oid] = partial(range_text, element=self._text, subtype_oid=over_oid)
+            case "multirange" if over_oid is not None:
+                self._known[oid] = partial(
+                    multirange_text, element=self._text, subtype_oid=over_oid
+                )
             case _:
                 raise ValueError(f"type {oid}: a {user_type.kind} needs over_oid")
 
@@ -135,8 +137,8 @@ class BinaryDecoder:
         self._known = dict(names.values())
         for kind, ranges in (("range", catalog.RANGES), ("multirange", catalog.MULTIRANGES)):
             for name, (oid, subtype) in ranges.items():
-                over = self._by_name[subtype]
-                self._learn(oid, UserType("range" if kind == "range" else "multirange", over))
+                over_oid = self._by_name[subtype]
+                self._learn(oid, UserType("range" if kind == "range" else "multirange", over_oid))
                 self._by_name[name] = oid
         for oid in catalog.ARRAY_OIDS:
             self._learn(oid, UserType("array"))

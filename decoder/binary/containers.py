@@ -17,12 +17,13 @@ _WEIGHTS = "DCBA"
 _OPERAND, _OPERATOR = 1, 2
 _NOT, _AND, _OR, _PHRASE = 1, 2, 3, 4
 _PRIORITY = {_NOT: 4, _AND: 2, _OR: 1, _PHRASE: 3}
-_MOST_DEPTH = 200
+_MAX_DEPTH = 200
 _SPACE = " \t\n\r\v\f"
 _BOX = 603
-_MOST_DIMENSIONS = 6
+_MAX_DIMENSIONS = 6
 _EMPTY, _LOWER_INCLUSIVE, _UPPER_INCLUSIVE = 0x01, 0x02, 0x04
 _LOWER_INFINITE, _UPPER_INFINITE = 0x08, 0x10
+Element: TypeAlias = Callable[[int, bytes], str]
 
 
 def _quoted(lexeme: str) -> str:
@@ -52,7 +53,7 @@ def tsquery_text(raw: bytes, encoding: str) -> str:
 
 def _node(read: Reader, parent_priority: int, *, right_of_phrase: bool, depth: int) -> str:
     """Return one node in infix notation. Source: tsquery.c, ``infix()``."""
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         raise ValueError("tsquery nested too deeply")
     kind = read.uint8()
     if kind == _OPERAND:
@@ -83,9 +84,6 @@ def _operand(read: Reader) -> str:
     return f"{text}:{marks}" if marks else text
 
 
-Element: TypeAlias = Callable[[int, bytes], str]
-
-
 class Unknown(Exception):
     """The type is neither built in nor described by the caller."""
 
@@ -103,7 +101,7 @@ def array_text(raw: bytes, element: Element) -> str:
     """Return an array in braces; the elements of ``box`` are separated by semicolons."""
     read = Reader(raw, "array", start=0)
     dimensions, flags, type_oid = read.int32(), read.int32(), read.uint32()
-    if not 0 <= dimensions <= _MOST_DIMENSIONS or flags not in (0, 1):
+    if not 0 <= dimensions <= _MAX_DIMENSIONS or flags not in (0, 1):
         raise ValueError("array header")
     bounds = [(read.int32(), read.int32()) for _ in range(dimensions)]
     if any(size <= 0 for size, _ in bounds):

@@ -102,17 +102,17 @@ def interval_text(raw: bytes) -> str:
         return "-infinity"
     year_sign = -1 if months < 0 else 1
     parts: list[str] = []
-    before = False
+    was_negative = False
     for count, unit in (
         (abs(months) // 12 * year_sign, "year"),
         (abs(months) % 12 * year_sign, "mon"),
         (days, "day"),
     ):
         if count:
-            plus = "+" if before and count > 0 else ""
+            plus = "+" if was_negative and count > 0 else ""
             parts.append(f"{plus}{count} {unit}{'' if count == 1 else 's'}")
-            before = count < 0
+            was_negative = count < 0
     if us or not parts:
-        sign = "-" if us < 0 else "+" if before else ""
+        sign = "-" if us < 0 else "+" if was_negative else ""
         parts.append(sign + _time(abs(us)))
     return " ".join(parts)

@@ -48,6 +48,8 @@ SEPARATOR: Final = "t\0\0\0"
 _MARKS: Final[dict[str, Value]] = {"n": None, "u": UNCHANGED}
 _UINT16 = struct.Struct(">H").unpack_from
 _UINT32 = struct.Struct(">I").unpack_from
+#: The fields of a ``ChangeEvent`` after its operation: ``old_kind``, ``old``, ``new``.
+DecodedRow = tuple[OldKind | None, list[Value] | None, list[Value] | None]
 
 
 def read_insert(
@@ -143,10 +145,6 @@ def read_tuple(
         else:
             raise IndexError
     return row, position
-
-
-#: The fields of a ``ChangeEvent`` after its operation: ``old_kind``, ``old``, ``new``.
-DecodedRow = tuple[OldKind | None, list[Value] | None, list[Value] | None]
 
 
 def read_update(

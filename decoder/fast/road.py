@@ -101,8 +101,8 @@ class FastRoad:
         changes = self._changes
         if changes:
             if transaction.first_lsn is None:
-                known = next((change.lsn for change in changes if change.lsn), None)
-                transaction.first_lsn = None if known is None else LSN(known)
+                first_lsn = next((change.lsn for change in changes if change.lsn), None)
+                transaction.first_lsn = None if first_lsn is None else LSN(first_lsn)
             run = (transaction, changes, self._run_size_bytes)
             self._events.append(tuple.__new__(ChangeRun, run))
             self._changes = []
@@ -134,8 +134,8 @@ class FastRoad:
     def _committed(self, event: TransactionCommitted) -> None:
         """Add a commit event, or leave out a plain transaction without any change."""
         events, transaction = self._events, event.transaction
-        told = transaction.seq or self.keeps_empty
-        if told or transaction.kind != "plain" or not begins(events):
+        is_reported = transaction.seq or self.keeps_empty
+        if is_reported or transaction.kind != "plain" or not begins(events):
             events.append(event)
             return
         del events[-1]
@@ -152,10 +152,10 @@ class FastRoad:
             subxid = int.from_bytes(head[1:5], "big")
             if subxid == transaction.xid:
                 subxid = None
-        known = self._insert_shapes.get(shape)
-        if known is None:
+        insert_shape = self._insert_shapes.get(shape)
+        if insert_shape is None:
             return 0
-        relation, run = known
+        relation, run = insert_shape
         if transaction is not self._run_transaction:
             self._end_run()
             self._run_transaction = transaction

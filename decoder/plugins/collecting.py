@@ -142,8 +142,8 @@ class PluginCollector:
         if (relation := self._relations.changed) is not None:
             self._relations.changed = None
             self._end_run()
-            seen = RelationSeen(relation, LSN(lsn), transaction.xid, transaction, True)
-            self._events.append(seen)
+            relation_seen = RelationSeen(relation, LSN(lsn), transaction.xid, transaction, True)
+            self._events.append(relation_seen)
         transaction.seq += 1
         self._changes.append(ChangeEvent._make((transaction.seq, lsn, None, *change)))
         self._run_size_bytes += self._row_size_bytes
@@ -163,8 +163,8 @@ class PluginCollector:
             return
         transaction = self._open()
         if transaction.first_lsn is None:
-            known = next((change.lsn for change in self._changes if change.lsn), None)
-            transaction.first_lsn = None if known is None else LSN(known)
+            first_lsn = next((change.lsn for change in self._changes if change.lsn), None)
+            transaction.first_lsn = None if first_lsn is None else LSN(first_lsn)
         self._events.append(ChangeRun(transaction, self._changes, self._run_size_bytes))
         self._changes = []
         self._run_size_bytes = 0

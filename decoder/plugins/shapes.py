@@ -44,7 +44,7 @@ _FIXED_LENGTH: Final = frozenset(
     | {1082, 1083, 1114, 1184, 1186, 1266, 2950, 3220}
 )
 #: A table's rows have few layouts; the limit keeps a stream of new ones from filling memory.
-_MOST_FITS: Final = 1_000
+_MAX_FITS: Final = 1_000
 
 
 class Fit(NamedTuple):
@@ -101,11 +101,11 @@ class PluginRelations:
 
     def whole(self, table: TableName, layout: Layout, key: tuple[str, ...] = ()) -> RelationMessage:
         """Return the relation of a whole row. A row that differs replaces the known shape."""
-        known = self._tables.get(table)
-        if known is None or known.layout != layout or known.key != key:
+        shape = self._tables.get(table)
+        if shape is None or shape.layout != layout or shape.key != key:
             return self._put(table, layout, key, complete=True)
-        known.complete = True
-        return known.relation
+        shape.complete = True
+        return shape.relation
 
     def part(
         self, table: TableName, layout: Layout, key: tuple[str, ...] = (), *, updated: bool = False
@@ -114,20 +114,20 @@ class PluginRelations:
 
         ``updated``: it is an update's new row, in which unchanged TOAST values are missing.
         """
-        known = self._tables.get(table)
-        if known is not None and known.key == key:
-            fit = known.fits.get((layout, updated))
+        shape = self._tables.get(table)
+        if shape is not None and shape.key == key:
+            fit = shape.fits.get((layout, updated))
             if fit is not None:
                 return fit
-        if known is None or known.key != key or not _covers(known.layout, layout, updated):
-            known = self._renew(table, known, layout, key, updated)
-        return self._fit(known, layout, updated)
+        if shape is None or shape.key != key or not _covers(shape.layout, layout, updated):
+            shape = self._renew(table, shape, layout, key, updated)
+        return self._fit(shape, layout, updated)
 
     def named(self, table: TableName) -> RelationMessage:
         """Return the relation of a change that names only its table."""
-        known = self._tables.get(table)
-        if known is not None:
-            return known.relation
+        shape = self._tables.get(table)
+        if shape is not None:
+            return shape.relation
         columns = None if self._columns_of is None else self._columns_of(*table)
         layout = tuple(map(self._as_sent, columns or ()))
         key = [column.name for column in columns or () if column.is_key and self._keys_sent]
@@ -135,69 +135,69 @@ class PluginRelations:
 
     def old_kind(self, table: TableName, count: int) -> OldKind:
         """Return ``O`` for an old row of all columns, unless all are key columns; else ``K``."""
-        known = self._tables[table]
-        size = len(known.layout)
-        return "O" if known.complete and count == size > len(known.key) else "K"
+        shape = self._tables[table]
+        size = len(shape.layout)
+        return "O" if shape.complete and count == size > len(shape.key) else "K"
 
     def _put(
         self, table: TableName, layout: Layout, key: tuple[str, ...], *, complete: bool
     ) -> RelationMessage:
         if len({column.name for column in layout}) != len(layout):
             raise ProtocolError("RelationMessage", None, "columns of different names")
-        known = self._tables[table] = _KnownShape(table, layout, key, complete)
-        self.changed = known.relation
-        return known.relation
+        shape = self._tables[table] = _KnownShape(table, layout, key, complete)
+        self.changed = shape.relation
+        return shape.relation
 
     def _renew(
         self,
         table: TableName,
-        known: _KnownShape | None,
+        shape: _KnownShape | None,
         layout: Layout,
         key: tuple[str, ...],
         updated: bool,
     ) -> _KnownShape:
-        if known is not None and _covers(known.layout, layout, updated):
-            self._put(table, known.layout, key, complete=known.complete)
+        if shape is not None and _covers(shape.layout, layout, updated):
+            self._put(table, shape.layout, key, complete=shape.complete)
             return self._tables[table]
         columns = None if self._columns_of is None else self._columns_of(*table)
         catalog = None if columns is None else tuple(map(self._as_sent, columns))
         if catalog is not None and _covers(catalog, layout, updated):
             self._put(table, catalog, key, complete=True)
         else:
-            self._put(table, _joined(known, layout, updated), key, complete=False)
+            self._put(table, _joined(shape, layout, updated), key, complete=False)
         return self._tables[table]
 
     @staticmethod
-    def _fit(known: _KnownShape, layout: Layout, updated: bool) -> Fit:
-        index = {column.name: place for place, column in enumerate(known.layout)}
+    def _fit(shape: _KnownShape, layout: Layout, updated: bool) -> Fit:
+        index = {column.name: position for position, column in enumerate(shape.layout)}
         positions = tuple(index[column.name] for column in layout)
-        in_order = known.layout == layout
-        fit = Fit(known.relation, None if in_order else positions)
-        if len(known.fits) >= _MOST_FITS:
-            known.fits.clear()
-        known.fits[layout, updated] = fit
+        in_order = shape.layout == layout
+        fit = Fit(shape.relation, None if in_order else positions)
+        if len(shape.fits) >= _MAX_FITS:
+            shape.fits.clear()
+        shape.fits[layout, updated] = fit
         return fit
 
 
 def _covers(layout: Layout, part: Layout, updated: bool) -> bool:
     """Return whether the row's columns are all in this shape, with the same types."""
-    have = set(layout)
-    if not have.issuperset(part):
+    columns = set(layout)
+    if not columns.issuperset(part):
         return False
     # A column that cannot be TOASTed is missing only because it was dropped.
     return not updated or not any(
-        column.type_oid in _FIXED_LENGTH for column in have.difference(part)
+        column.type_oid in _FIXED_LENGTH for column in columns.difference(part)
     )
 
 
-def _joined(known: _KnownShape | None, part: Layout, updated: bool) -> Layout:
+def _joined(shape: _KnownShape | None, part: Layout, updated: bool) -> Layout:
     """Return a shape from parts alone: every column so far, as its last row sent it."""
-    if known is None or known.complete:
+    if shape is None or shape.complete:
         return part
     sent_now = {column.name: column for column in part}
-    before = tuple(
+    former_columns = tuple(
         sent_now.pop(column.name, column)
-        for column in known.layout
+        for column in shape.layout
         if column.name in sent_now or not (updated and column.type_oid in _FIXED_LENGTH)
     )
-    return before + tuple(sent_now.values())
+    return former_columns + tuple(sent_now.values())

@@ -57,10 +57,10 @@ _XIDS: Final = 2**32
 _STREAMED: Final = ("opening a", "closing a", "streaming", "aborting", "committing", "preparing")
 #: The plugin's text for a row that is not in the WAL.
 _NO_ROW: Final = " (no-tuple-data)"
-_MOST_TABLES: Final = 20_000
+_MAX_TABLES: Final = 20_000
 #: Types whose ``format_type_be()`` name is not their name without a modifier: bpchar,
 #: bit and interval, and their arrays. Source: PostgreSQL, format_type.c.
-_WITHOUT: Final[dict[int, str]] = {
+_NAMES_WITHOUT_MODIFIER: Final[dict[int, str]] = {
     1042: "character",
     1014: "character[]",
     1560: "bit",
@@ -177,15 +177,15 @@ class TestDecodingAssembler(PluginCollector):
     def _table_name(self, scan: Scanner) -> TableName:
         start = scan.at
         guess = scan.text.find(":", start)
-        known = self._tables.get(scan.text[start:guess])
-        if known is not None and guess > start:
+        cached = self._tables.get(scan.text[start:guess])
+        if cached is not None and guess > start:
             scan.at = guess
-            return known
+            return cached
         schema = scan.identifier()
         scan.expect(".")
         table = schema, scan.identifier()
         if scan.at == guess:
-            if len(self._tables) >= _MOST_TABLES:
+            if len(self._tables) >= _MAX_TABLES:
                 self._tables.clear()
             self._tables[scan.text[start:guess]] = table
         return table
@@ -224,11 +224,13 @@ class TestDecodingAssembler(PluginCollector):
         while scan.skip(", "):
             tables.append(self._table_name(scan))
         scan.expect(": TRUNCATE:")
-        how = Truncation(restart_identity=scan.skip(" restart_seqs"), cascade=scan.skip(" cascade"))
-        if not (how.cascade or how.restart_identity):
+        truncation = Truncation(
+            restart_identity=scan.skip(" restart_seqs"), cascade=scan.skip(" cascade")
+        )
+        if not (truncation.cascade or truncation.restart_identity):
             scan.expect(" (no-flags)")
         for name in tables:
-            self._add(lsn, self._relations.named(name), "T", None, None, how)
+            self._add(lsn, self._relations.named(name), "T", None, None, truncation)
 
     def _message_line(self, scan: Scanner, lsn: int, xid: int) -> None:
         transactional = scan.number(2) == 1
@@ -245,14 +247,14 @@ def without_modifier(name: str, type_oid: int = 0) -> str:
     The input has the modifier: ``numeric(12,2)[]``. Quoted parts stay as they are.
     ``type_oid``: ``pg_type.oid``, where known.
     """
-    if type_oid in _WITHOUT:
-        return _WITHOUT[type_oid]
-    kept: list[str] = []
+    if type_oid in _NAMES_WITHOUT_MODIFIER:
+        return _NAMES_WITHOUT_MODIFIER[type_oid]
+    parts: list[str] = []
     # Odd pieces are inside quotes; a doubled quote makes an empty piece outside.
     for index, piece in enumerate(name.split('"')):
         if index % 2 == 0:
             before, opened, rest = piece.partition("(")
             _, closed, after = rest.partition(")")
             piece = before + after if opened and closed else piece
-        kept.append(piece)
-    return '"'.join(kept)
+        parts.append(piece)
+    return '"'.join(parts)

@@ -28,7 +28,7 @@ _UNQUOTED_VALUES: Final[dict[str, Value]] = {
     "-Infinity": "-Infinity",
 }
 #: Most ``name[type]:`` heads to remember; the limit bounds memory.
-_MOST_HEADS: Final = 20_000
+_MAX_HEADS: Final = 20_000
 
 _SIZE: Final = b", sz: "
 _CONTENT: Final = b" content:"
@@ -145,7 +145,7 @@ class Scanner:
         type_name = self._type()
         self.expect("]:")
         head = SentColumn(name, type_name, 0)
-        if len(self._heads) >= _MOST_HEADS:
+        if len(self._heads) >= _MAX_HEADS:
             self._heads.clear()
         self._heads[self.text[start : self.at]] = head
         return head
@@ -153,14 +153,14 @@ class Scanner:
     def _type(self) -> str:
         """Read a type's name: quotes may hold anything, brackets come only in pairs."""
         text, start = self.text, self.at
-        while (here := text[self.at : self.at + 1]) != "]":
-            if not here:
+        while (character := text[self.at : self.at + 1]) != "]":
+            if not character:
                 raise self.error("a type and its closing ]")
-            if here == "[":
+            if character == "[":
                 self.expect("[]")
                 continue
             self.at += 1
-            if here == '"':
+            if character == '"':
                 self._until_quote('"')
         if self.at == start:
             raise self.error("a type")
@@ -173,13 +173,13 @@ class Scanner:
             self.at = at + 1
             return self._until_quote("'")
         end = text.find(" ", at)
-        word = text[at:] if end < 0 else text[at:end]
-        if word in _UNQUOTED_VALUES:
-            self.at = at + len(word)
-            return _UNQUOTED_VALUES[word]
-        if word and _NUMBER.issuperset(word):
-            self.at = at + len(word)
-            return word
+        token = text[at:] if end < 0 else text[at:end]
+        if token in _UNQUOTED_VALUES:
+            self.at = at + len(token)
+            return _UNQUOTED_VALUES[token]
+        if token and _NUMBER.issuperset(token):
+            self.at = at + len(token)
+            return token
         if first == "B" and text.startswith("'", at + 1):
             self.at = at + 2
             return self._until_quote("'")
@@ -211,19 +211,19 @@ class Scanner:
             rest = self.text[self.at :].encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             raise self.error("text that can be encoded") from None
-        found: tuple[int, int] | None = None
-        place = rest.find(_SIZE)
-        while place >= 0:
-            at = rest.find(_CONTENT, place, place + 40)
-            digits = rest[place + len(_SIZE) : max(at, 0)]
+        split: tuple[int, int] | None = None
+        size_at = rest.find(_SIZE)
+        while size_at >= 0:
+            at = rest.find(_CONTENT, size_at, size_at + 40)
+            digits = rest[size_at + len(_SIZE) : max(at, 0)]
             if digits.isdigit():
                 at += len(_CONTENT)
-                right = int(digits) == len(rest) - at
-                if right or found is None:
-                    found = place, at
-                if right:
+                is_right = int(digits) == len(rest) - at
+                if is_right or split is None:
+                    split = size_at, at
+                if is_right:
                     break
-            place = rest.find(_SIZE, place + 1)
-        if found is None:
+            size_at = rest.find(_SIZE, size_at + 1)
+        if split is None:
             raise self.error("a prefix, a size and a content")
-        return rest[: found[0]].decode("utf-8", "surrogateescape"), rest[found[1] :]
+        return rest[: split[0]].decode("utf-8", "surrogateescape"), rest[split[1] :]

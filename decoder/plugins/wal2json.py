@@ -93,6 +93,7 @@ _OPERATIONS: Final[Mapping[str, Literal["I", "U", "D"]]] = {
     "update": "U",
     "delete": "D",
 }
+FormatVersion = Literal[1, 2]
 
 
 def _as_sent(column: Column) -> SentColumn:
@@ -109,9 +110,6 @@ def _repeats(old: SentRow, fit: Fit, new_values: list[Value]) -> bool:
     return all(
         value == new_values[position] for position, value in zip(positions, old.values, strict=True)
     )
-
-
-FormatVersion = Literal[1, 2]
 
 
 def wal2json_options(format_version: FormatVersion) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from decoder.scalars import LSN, us_from_text
 
 _BYTEA: Final = 17
 _OIDS: Final = 2**32
-_MOST_LAYOUTS: Final = 10_000
+_MAX_LAYOUTS: Final = 10_000
 
 
 Object = dict[str, Any]
@@ -52,9 +52,9 @@ class RowReader:
         values = part.get(prefix + "values")
         if not isinstance(names, list) or not isinstance(values, list):
             raise refused(f"lists {prefix}names and {prefix}values")
-        nothing = [None] * len(names)
-        types = part.get(prefix + "types", nothing)
-        oids = part.get(prefix + "typeoids", nothing)
+        no_values = [None] * len(names)
+        types = part.get(prefix + "types", no_values)
+        oids = part.get(prefix + "typeoids", no_values)
         try:
             raw = tuple(zip(names, types, oids, strict=True))
         except (TypeError, ValueError):
@@ -70,7 +70,7 @@ class RowReader:
             raise refused("names of columns and types as text") from None
         if layout is None:
             layout = tuple(_column(*column) for column in raw)
-            if len(self._layouts) >= _MOST_LAYOUTS:
+            if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
             self._layouts[raw] = layout
         return SentRow(

@@ -37,7 +37,7 @@ def read_object(text: str) -> dict[str, object]:
         try:
             value = _decoder.decode(text)
         except json.JSONDecodeError:
-            value = _decoder.decode(_mended(text))
+            value = _decoder.decode(_repair(text))
     except json.JSONDecodeError as error:
         raise ProtocolError(KIND, error.pos, "JSON") from None
     except (ValueError, RecursionError):
@@ -62,25 +62,25 @@ def as_written(type_name: str) -> str:
     return value if isinstance(value, str) else type_name
 
 
-def _mended(text: str) -> str:
+def _repair(text: str) -> str:
     """Return ``text`` with the known mistakes repaired. Raises ``ValueError`` for others."""
     pieces: list[str] = []
-    done = 0
+    copied_until = 0
     at = text.find('"')
     while at >= 0:
         string, at = _decoder.raw_decode(text, at)
         at = _after_space(text, at)
         if text[at : at + 1] == ":":
             at = _after_space(text, at + 1)
-            for start, end, put in _wrong_after(text, string, at):
-                pieces += (text[done:start], put)
-                at = done = end
+            for start, end, put in _repairs_after(text, string, at):
+                pieces += (text[copied_until:start], put)
+                at = copied_until = end
         at = text.find('"', at)
-    pieces.append(text[done:])
+    pieces.append(text[copied_until:])
     return "".join(pieces)
 
 
-def _wrong_after(text: str, key: str, at: int) -> Iterator[tuple[int, int, str]]:
+def _repairs_after(text: str, key: str, at: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and replacement of each piece of ``text`` that is not JSON.
 
     ``at`` is the start of the value of ``key``.
