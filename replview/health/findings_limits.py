@@ -4,6 +4,7 @@ They are: time without a reader, XIDs, and conflicts on a standby. The functions
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from replview.health.conditions import BY_IDLE, LossEstimate, idle_timeout, later_loss, loss_by_idle
 from replview.health.states import Health, Level, SlotReading
@@ -24,6 +25,13 @@ def loss_title(name: str, loss: LossEstimate) -> str:
     if loss.at_checkpoint:
         return f"{name} is lost at the source's next checkpoint."
     return f"{name} will be lost in about {age_words(loss.seconds)}."
+
+
+def with_loss(health: Health, loss: LossEstimate | None) -> Health:
+    """Return the finding with the estimated loss, even if the finding is about something else."""
+    if loss is None:
+        return replace(health, loss_seconds=None)
+    return replace(health, loss_seconds=loss.seconds, loss_span=loss.span, loss_by=loss.by)
 
 
 def later_words(

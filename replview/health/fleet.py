@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from replview.health.findings import slot_health, source_health
+from replview.health.findings_received import slot_health, source_health
 from replview.health.queries import (
     AlertCounts,
     read_open,

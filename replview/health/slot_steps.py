@@ -10,8 +10,8 @@ from datetime import datetime
 from shlex import quote
 
 from replview.health.conditions import BY_IDLE, WalLimit, foreseen_loss, limit_of
-from replview.health.findings import forgotten
 from replview.health.findings_wal import explain
+from replview.health.findings_watched import forgotten
 from replview.health.holding import BEHIND_BYTES, Cause
 from replview.health.open_transactions import LONG
 from replview.health.server_slot import ServerSlot

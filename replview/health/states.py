@@ -1,6 +1,6 @@
 """This module defines the five levels of health and the data that they are derived from.
 
-``health.findings`` derives them. The functions run no queries.
+``findings_received`` and ``findings_watched`` derive them. The functions run no queries.
 """
 
 from collections.abc import Iterable

@@ -10,8 +10,8 @@ from django.db.models import Q
 from django.urls import reverse
 
 from replview.health.conditions import xmin_age
-from replview.health.findings import watched_health
 from replview.health.findings_wal import held_by_other
+from replview.health.findings_watched import watched_health
 from replview.health.holding import Cause, cause_of
 from replview.health.queries import SlotRates
 from replview.health.server_slot import ServerSlot, server_slot

@@ -16,7 +16,8 @@ from replview.health.conditions import (
     seconds_to_loss,
     time_to_loss,
 )
-from replview.health.findings import slot_health, watched_health
+from replview.health.findings_received import slot_health
+from replview.health.findings_watched import watched_health
 from replview.health.holding import cause_of
 from replview.health.queries import SlotRates
 from replview.health.server_slot import server_slot

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from decoder.scalars import LSN
-from replview.health.findings import slot_health, source_health
+from replview.health.findings_received import slot_health, source_health
 from replview.health.states import Level, OldestPrepared, SlotReading
 from replview.store.models import Slot, Source
 

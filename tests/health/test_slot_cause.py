@@ -11,7 +11,7 @@ from django.test import Client
 
 from replview.features.lag.figures import drawn
 from replview.health.conditions import limit_of
-from replview.health.findings import slot_health
+from replview.health.findings_received import slot_health
 from replview.health.holding import Cause, cause_of
 from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import steps_of

@@ -8,8 +8,9 @@ import pytest
 
 from decoder.scalars import LSN
 from replview.health.conditions import foreseen_loss, limit_of, lost_reason
-from replview.health.findings import forgotten, slot_health, watched_health
+from replview.health.findings_received import slot_health
 from replview.health.findings_wal import behind_words
+from replview.health.findings_watched import forgotten, watched_health
 from replview.health.holding import cause_of
 from replview.health.queries import SlotRates
 from replview.health.server_slot import ServerSlot, server_slot

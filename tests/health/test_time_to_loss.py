@@ -23,7 +23,7 @@ from replview.health.conditions import (
     seconds_to_loss,
     time_to_loss,
 )
-from replview.health.findings import watched_health
+from replview.health.findings_watched import watched_health
 from replview.health.fleet import read_fleet
 from replview.health.queries import read_paces, read_present
 from replview.health.server_slot import server_slot

@@ -11,7 +11,7 @@ from typing import Any
 
 from replview.features.alerts.snapshot import StoreSnapshot
 from replview.health import conditions
-from replview.health.findings import lapse_of_late, waits_for_worker
+from replview.health.findings_received import recent_lapse, waits_for_worker
 from replview.store.django_session import rows
 from replview.store.instance_settings import read
 from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSlot
@@ -234,7 +234,7 @@ def poison_change(snapshot: StoreSnapshot) -> Iterator[Measured]:
 def published_tables(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield 1 for a slot whose publications recently lost or changed a table, else 0."""
     for slot in snapshot.ours:
-        lapse = lapse_of_late(slot, snapshot.now)
+        lapse = recent_lapse(slot, snapshot.now)
         yield _measured_our_slot(slot, float(bool(lapse)), detail={"lapse": lapse} if lapse else {})
 
 

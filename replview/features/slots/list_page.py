@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
 from replview.health.failover_steps import WAITS_FOR_NONE
-from replview.health.findings import forgotten
 from replview.health.findings_wal import lost_short
+from replview.health.findings_watched import forgotten
 from replview.health.fleet import Fleet, SlotView
 from replview.health.queries import SlotRates
 from replview.health.slot_steps import drop_statement
