@@ -21,7 +21,7 @@ from django.conf import settings
 from decoder.events import ChangeEvent, ChangeRun, Event, StandaloneMessage
 from decoder.messages import LogicalMessage
 from decoder.reader import ProtocolError
-from replview.receiver.storing.table_plans import Aside
+from replview.receiver.storing.marked_values import Aside
 
 _MIB = 1024 * 1024
 #: Values up to this size stay in their row, however long the row is.

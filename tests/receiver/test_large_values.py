@@ -18,7 +18,7 @@ from decoder.reader import ProtocolError
 from replview.receiver import large_values
 from replview.receiver.large_values import Pieces, put_back, read_large
 from replview.receiver.storing.encoding import message_document
-from replview.receiver.storing.table_plans import Aside
+from replview.receiver.storing.marked_values import Aside
 from replview.store.models import LargeValue
 from tests.support.proxy import Proxy
 from tests.support.source_databases import SourceDatabase

@@ -109,11 +109,11 @@ class BaselineWriter:
             self._fence()
             self._lock_slot_for_shape()
             self._plans.keep_up(self._store)
-            plan, _ = self._plans.make(
+            planned = self._plans.make(
                 self._store, snapshot.relation, lsn=snapshot.lsn, xid=None, in_force=False
             )
             # The transaction concerns the table even if the table is empty.
-            row.relations[plan.relation_id] = [0, 0, 0, 0]
+            row.relations[planned.plan.relation_id] = [0, 0, 0, 0]
             insert_rows(self._store, [row])
             self._store.execute(
                 _BEGIN, [str(snapshot.lsn), row.id, snapshot.estimated_rows, claim.pk]

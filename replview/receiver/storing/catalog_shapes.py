@@ -156,3 +156,15 @@ def _as_sent(now: ColumnsMade, name: str, relation: RelationMessage, before: Mad
 def unknown(relation: RelationMessage) -> Made:
     """Return how the relation's columns were made: unknown for every column."""
     return {name: [] for name in relation.names}
+
+
+def altered_again(relation: RelationMessage, made: Made, mine: set[int | None]) -> Made:
+    """Forget the file of columns that these transactions may have altered a second time.
+
+    Rows that are still in the table's first file, which has the table's oid, were never rewritten.
+    """
+    first = [relation.oid]
+    return {
+        name: facts[:2] if mine & {*facts[1:2]} and [*facts[2:]] != first else facts
+        for name, facts in made.items()
+    }

@@ -20,7 +20,8 @@ from decoder.events import ChangeEvent, Truncation
 from decoder.messages import UNCHANGED, LogicalMessage
 from replview.receiver.actors import note_actor
 from replview.receiver.large_values import SHORT_BYTES, LargeMessage, SpooledValue, too_large
-from replview.receiver.storing.table_plans import Aside, TablePlan, TablePlans, as_json
+from replview.receiver.storing.marked_values import Aside, as_json
+from replview.receiver.storing.table_plans import TablePlan, TablePlans
 from replview.store.read.rows import NULL_MARK, SEPARATOR
 from replview.store.write import copy_rows
 from replview.store.write.copy_rows import (

@@ -31,6 +31,7 @@ from replview.receiver.storing.transactions import (
     store_rows,
     store_transitions,
 )
+from replview.receiver.storing.unsettled_shapes import UnsettledShapes
 from replview.runtime.failpoints import Point, failpoint
 from replview.store.read.days import IDS_PER_HOUR
 from replview.store.write.copy_rows import CopiedTransaction, store_large_values
@@ -101,6 +102,7 @@ class StoreWriter:
         self._lease = lease
         self._incarnation_id = incarnation_id
         self._plans = plans
+        self._unsettled = UnsettledShapes(plans)
         self._on_shape = on_shape
         self._on_note = on_note
         self._ids = TransactionIds()
@@ -236,24 +238,27 @@ class StoreWriter:
         if self._plans.get(seen.relation) is not None and not seen.changed:
             return None
         self._plans.forget_looks(seen.relation)
-        _, stored = self._plans.make(
-            self._connection, seen.relation, lsn=seen.lsn, xid=seen.xid,
-            transaction=seen.transaction,
-        )  # fmt: skip
-        return stored
+        transaction = seen.transaction
+        top = None if transaction is None else transaction.xid
+        planned = self._plans.make(
+            self._connection, seen.relation, lsn=seen.lsn, xid=seen.xid, top=top
+        )
+        if transaction is not None:
+            self._unsettled.register(planned, transaction)
+        return planned.stored
 
     def _settle_shapes(self, portion: Portion) -> None:
         """Complete the shapes of transactions that end in this portion."""
-        if not self._plans.unsettled:
+        if not self._unsettled.by_xid:
             return
         for row in portion.rows.values():
             if row.state not in ("streaming", "receiving"):
-                self._plans.settle(self._connection, row.xid, row.state, row.id)
+                self._unsettled.settle(self._connection, row.xid, row.state, row.id)
         for entry in portion.committed:
             if isinstance(entry, PreparedCommitted):
-                self._plans.settle(self._connection, entry.xid, "committed")
+                self._unsettled.settle(self._connection, entry.xid, "committed")
         for event in portion.rolled_back:
-            self._plans.settle(self._connection, event.xid, "rolled back")
+            self._unsettled.settle(self._connection, event.xid, "rolled back")
 
     def _tell(
         self,
