@@ -145,7 +145,7 @@ TROUBLES = {
         "the source is another cluster, or on another timeline, than the slot's record is of",
         "Once the slot is received from it, a new incarnation starts: request it again then",
     ),
-    "life_ended": (
+    "incarnation_ended": (
         "a new record of the slot began while the table was read, and positions do not compare "
         "across it",
         _ASK_AGAIN,

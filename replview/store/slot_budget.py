@@ -98,7 +98,7 @@ def record_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) 
         )
         message = f"{cause[:1].upper()}{cause[1:]}. The record ends here; what is committed until "
         log_budget(slot, f"{message}the slot is created anew is missing from it.",
-                   dropped_life=slot.incarnation_id, **detail)  # fmt: skip
+                   dropped_incarnation=slot.incarnation_id, **detail)  # fmt: skip
 
 
 def _as_chosen(slot: Slot) -> QuerySet[Slot]:

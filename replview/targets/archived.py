@@ -167,7 +167,7 @@ def _incarnations(slot: Slot) -> dict[SlotIncarnation, ArchiveMark]:
 
 def _line(change: "ArchivedChange", slot: Slot, incarnation: int, of: Withheld) -> ArchivedLine:
     # Identify an archived transaction by its commit.
-    words = {"slot": str(slot), "life": incarnation, "lsn": str(LSN(change.commit_lsn or 0))}
+    words = {"slot": str(slot), "incarnation": incarnation, "lsn": str(LSN(change.commit_lsn or 0))}
     if change.commit_time is not None:
         words["time"] = change.commit_time.astimezone(dt.UTC).isoformat()
     return ArchivedLine(

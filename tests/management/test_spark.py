@@ -75,7 +75,7 @@ def test_what_is_wrong_is_said_before_spark_starts(root, tmp_path) -> None:
     for words, said in (
         (["--root", f"{root}/not", "--table", "t"], f"there is no folder {root}/not"),
         (["--root", root, "--table", "none"], "no table none is exported of source/slot-1"),
-        (["--root", root, "--table", "t", "--life", "a/b-1"], "nothing is exported of a/b-1"),
+        (["--root", root, "--table", "t", "--incarnation", "a/b-1"], "is exported of a/b-1"),
         # A folder of slices would be none any more.
         (["--root", root, "--table", "t", "--output", root], "--output is not empty"),
         (["--root", root, "--table", "t", "--output", f"{tmp_path}/file/x"], "path is a file"),

@@ -242,7 +242,7 @@ def test_files_written_before_are_shown_by_the_rules_of_now(shop, restricted, tm
     )  # fmt: skip
     job = HistoryJob.objects.create(
         job="as-of", root=str(folder), requested_by="ann", state="done",
-        words={"table": "public.orders", "life": "shop/replview-1"},
+        words={"table": "public.orders", "incarnation": "shop/replview-1"},
         result={"columns": ["id", "status", "_pg_raw"], "complete": True,
                 "rows": [["1", "PLANTED paid", '{"status":"PLANTED"}']]},
     )  # fmt: skip
@@ -269,12 +269,12 @@ def test_files_written_before_are_shown_by_the_rules_of_now(shop, restricted, tm
     assert "told by a message" in admin.get(f"/exports/{row.pk}/").text
     assert "told by a message" not in olga.get(f"/exports/{row.pk}/").text
     assert masked_for("shop/replview-1")["public.orders"] == ["note", "status"]
-    words = {"job": "as-of", "life": "shop/replview-1", "table": "public.staff"}
+    words = {"job": "as-of", "incarnation": "shop/replview-1", "table": "public.staff"}
     refused = olga.post("/history/new/", {**words, "root": str(folder)})
     assert refused.status_code == 422
     assert not HistoryJob.objects.exclude(pk=job.pk).exists()
     # The slot is removed; its source is there, and so is the source's rule.
-    HistoryJob.objects.update(words={**job.words, "life": "store/replview-1"})
+    HistoryJob.objects.update(words={**job.words, "incarnation": "store/replview-1"})
     shop.slot.delete()
     assert PLANTED not in admin.get(f"/history/{job.pk}/").text
 
@@ -285,7 +285,7 @@ def test_a_stranger_to_the_source_finds_no_export_of_it(shop: Shop) -> None:
         requested_how="page", state="done",
     )  # fmt: skip
     job = HistoryJob.objects.create(
-        job="as-of", root="/x", requested_by="ann", words={"life": "shop/replview-1"}
+        job="as-of", root="/x", requested_by="ann", words={"incarnation": "shop/replview-1"}
     )
     other = Source.objects.create(name="other", conninfo="")
     client = Client()
@@ -311,7 +311,7 @@ def test_a_text_that_somebody_typed_is_told_to_no_other(shop: Shop, restricted, 
     # Spark's own errors quote values: its log is for those from whom nothing is withheld.
     (log := tmp_path / "job.log").write_text(f"[CAST_INVALID_INPUT] {PLANTED} is no number")
     job = HistoryJob.objects.create(
-        job="as-of", root="/x", words={"life": "shop/replview-1"}, requested_by="olga",
+        job="as-of", root="/x", words={"incarnation": "shop/replview-1"}, requested_by="olga",
         log_path=str(log),
     )  # fmt: skip
     for address in (*pages, *calls, f"/history/{job.pk}/log/"):
@@ -334,7 +334,7 @@ def test_the_archive_answers_without_what_is_withheld(shop: Shop, restricted, tm
     admin, olga = Client(), Client()
     admin.force_login(make_user("ada", "admin"))
     olga.force_login(restricted)
-    address = "/archive/transaction/?slot=shop/replview&life=1&seq={}"
+    address = "/archive/transaction/?slot=shop/replview&incarnation=1&seq={}"
     assert "PLANTED pay" in admin.get(address.format(3)).text
     page = olga.get(address.format(3)).text
     assert "no right to see values" in page

@@ -161,7 +161,7 @@ def test_counts_of_changes_tell_nothing_of_what_is_withheld(history: History) ->
     ]}  # fmt: skip
     job = HistoryJob.objects.create(
         job="who-changed-what", root="/r", requested_by="alice", state="done", result=result,
-        words={"life": f"{history.slot}-1"},
+        words={"incarnation": f"{history.slot}-1"},
     )  # fmt: skip
     mask(column="status")
 

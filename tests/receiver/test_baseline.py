@@ -352,9 +352,9 @@ def test_a_new_incarnation_of_the_slot_ends_it(source: SourceDatabase, record) -
     Baseline.objects.update(rows_per_second=None)
     thread.join(60)
 
-    assert failed == ["life_ended"]
+    assert failed == ["incarnation_ended"]
     assert Transaction.objects.get(state="copying")
-    baselines.rows.fail(claim, "it began anew", "Ask again", problem_code="life_ended")
+    baselines.rows.fail(claim, "it began anew", "Ask again", problem_code="incarnation_ended")
     assert not Transaction.objects.filter(state="copying").exists()
 
 

@@ -16,11 +16,13 @@ from replview.ui.row_start import read_start
 def transaction(request: HttpRequest) -> HttpResponse:
     """Show a transaction by incarnation and commit_seq, or by its commit's LSN and time."""
     slot = _slot(request)
-    number = Params(request.GET).number("life") or 0
+    params = Params(request.GET)
+    # Bookmarks of earlier releases have ``life``.
+    number = params.number("incarnation") or params.number("life") or 0
     incarnation = SlotIncarnation.objects.filter(slot=slot, number=number).first()
     if incarnation is None:
         raise Http404("there is no such incarnation of the slot")
-    seq = Params(request.GET).number("seq")
+    seq = params.number("seq")
     if seq is None:
         seq = _commit_seq_of(request, slot, incarnation)
     stored = Transaction.objects.filter(incarnation=incarnation, commit_seq=seq).first()

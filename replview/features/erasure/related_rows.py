@@ -135,7 +135,7 @@ def job_results(slot: Slot, tables: Collection[str]) -> list[tuple[int, str]]:
     found = []
     for row in HistoryJob.objects.filter(result__isnull=False):
         named = str(row.words.get("table") or "")
-        incarnation = str(row.words.get("life") or "")
+        incarnation = str(row.words.get("incarnation") or "")
         mine = not incarnation or incarnation.rpartition("-")[0] == str(slot)
         if mine and named in tables and (row.output or (row.result or {}).get("rows")):
             found.append((row.pk, row.output))

@@ -50,7 +50,7 @@ def history_what(row: HistoryJob) -> str:
     """Return a description such as ``public.orders, at 0/4E91C3D8``."""
     params = row.words
     tables = ", ".join(filter(None, str(params.get("tables") or "").split(",")))
-    text = params.get("table") or tables or params.get("life") or "everything"
+    text = params.get("table") or tables or params.get("incarnation") or "everything"
     for label, names in (("at", ("lsn", "time")), ("from", ("since", "from_lsn")),
                         ("to", ("until", "to_lsn"))):  # fmt: skip
         if value := next(filter(None, map(params.get, names)), None):

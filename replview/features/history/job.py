@@ -34,9 +34,9 @@ _OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 #: The log line in which a job names its engine.
 _ENGINE_LINE = re.compile(rb"^(DuckDB|Spark) answers: (\d+) rows are read$", re.MULTILINE)
 _FLAGS = {
-    "life": "--life", "table": "--table", "lsn": "--lsn", "time": "--time", "every": "--every",
-    "from_lsn": "--from-lsn", "to_lsn": "--to-lsn", "since": "--since", "until": "--until",
-    "top": "--top",
+    "incarnation": "--incarnation", "table": "--table", "lsn": "--lsn", "time": "--time",
+    "every": "--every", "from_lsn": "--from-lsn", "to_lsn": "--to-lsn", "since": "--since",
+    "until": "--until", "top": "--top",
 }  # fmt: skip
 
 rows = JobRows(
@@ -111,7 +111,7 @@ def arguments(row: HistoryJob, output: Path) -> list[str]:
     tables = filter(None, str(row.words.get("tables") or "").split(","))
     argv += [f"--table={name}" for name in tables]
     spark = os.environ.get("REPLVIEW_SPARK") or "local[2]"
-    if masked := masked_for(str(row.words.get("life") or "")):
+    if masked := masked_for(str(row.words.get("incarnation") or "")):
         argv.append(f"--masked={orjson.dumps(masked).decode()}")
     return [*argv, f"--output={output}", f"--limit={ROWS_KEPT}", "--json", f"--spark={spark}"]
 

@@ -116,13 +116,13 @@ def _read_root(page: HistoryPage) -> None:
         incarnations = incarnations_there(root)
     except Refused:
         # The incarnation and the table may still be typed.
-        if page.words.get("life"):
+        if page.words.get("incarnation"):
             return
         raise
     if not incarnations:
         raise Refused("it has no export", "Export to it first")
     page.incarnations = [incarnation.name for incarnation in incarnations]
-    incarnation_name = page.words.setdefault("life", incarnations[0].name)
+    incarnation_name = page.words.setdefault("incarnation", incarnations[0].name)
     incarnation = next(
         (candidate for candidate in incarnations if candidate.name == incarnation_name), None
     )

@@ -67,7 +67,7 @@ class HistoryRecord:
 
 def read_history_record(row: HistoryJob) -> HistoryRecord:
     """Return the content of a history job's page."""
-    incarnation = str(row.words.get("life") or "")
+    incarnation = str(row.words.get("incarnation") or "")
     slot = slot_of_incarnation(incarnation)
     rights = withheld(slot, name=incarnation)
     result = _visible_result(row, row.result or {}, slot, rights)

@@ -118,7 +118,7 @@ class HistoryRequest:
 
     job: str
     root: str
-    #: ``life`` (the incarnation) and the job's own parameters, each as the command reads it.
+    #: ``incarnation`` and the job's own parameters, each as the command reads it.
     words: dict[str, str]
 
 
@@ -138,7 +138,7 @@ def read_history_request(params: Mapping[str, str], *, anywhere: bool) -> Histor
     if not root:
         raise Refused("no folder is given", "Create an export first, or choose an archive")
     root = root_of(root, read_policy(), anywhere=anywhere)
-    job_params = {"life": params["life"]} if params.get("life") else {}
+    job_params = {"incarnation": params["incarnation"]} if params.get("incarnation") else {}
     for name in fields:
         value = params.get(name, "").strip()
         if not value:
@@ -158,7 +158,7 @@ def _check_rights(params: dict[str, str]) -> None:
     """Raise ``Refused`` where the reader may not see what the job would read."""
     if not current_visibility().restricted:
         return
-    slot = slot_of_incarnation(params.get("life", ""))
+    slot = slot_of_incarnation(params.get("incarnation", ""))
     if slot is None:
         raise Refused("no incarnation of a slot that you may see is named", "Choose one")
     rights = withheld(slot)
@@ -178,7 +178,7 @@ def ask(history_request: HistoryRequest, *, by: str, anywhere: bool) -> HistoryJ
     job, params = {"job": history_request.job, "root": history_request.root}, history_request.words
     row = HistoryJob.objects.create(**job, words=dict(params), requested_by=by, anywhere=anywhere)
     rows.announce()
-    slot = slot_of_incarnation(params.get("life", ""))
+    slot = slot_of_incarnation(params.get("incarnation", ""))
     table_names = filter(None, [params.get("table", ""), *params.get("tables", "").split(",")])
     note("exported", subject=f"history job {row.pk}", source_id=slot.source_id if slot else None,
          tables=table_names, details=job)  # fmt: skip

@@ -23,7 +23,7 @@ def summary_of(
     if "tables" in fields:
         parts.append(SummaryPart(", of", tables))
     parts.append(
-        SummaryPart(", in the history of", params.get("life", "") or "the only slot there")
+        SummaryPart(", in the history of", params.get("incarnation", "") or "the only slot there")
     )
     if "lsn" in fields:
         parts += _moment_parts(params)

@@ -29,7 +29,10 @@ _LOG_WITHHELD = (
 @page(GET, role=OPERATOR, nav=Nav(group="Export", label="History jobs", icon="history"))
 def history_page(request: HttpRequest) -> HttpResponse:
     """Show the job, its root and whether it can run; every state is a link."""
-    return _render(request, words_of(request.GET, LISTS))
+    words = words_of(request.GET, LISTS)
+    if former := words.pop("life", ""):  # in bookmarks of earlier releases
+        words.setdefault("incarnation", former)
+    return _render(request, words)
 
 
 @page(POST, role=OPERATOR, nav="history-jobs")

@@ -85,7 +85,7 @@ def read_baseline(
     except (SourceProblem, BaselineLost, BaselineStopped, StoreFailed):
         raise
     except IncarnationEnded:
-        raise trouble("life_ended") from None
+        raise trouble("incarnation_ended") from None
     except Exception as error:
         if isinstance(error, psycopg.Error) and store.closed:
             raise StoreFailed(type(error).__name__) from error
@@ -167,7 +167,7 @@ def _read_facts(claim: "Baseline", store: psycopg.Connection[Any]) -> BaselineFa
         [claim.slot_id, claim.incarnation_id],
     ).fetchone()
     if row is None:
-        raise trouble("life_ended")
+        raise trouble("incarnation_ended")
     if row[4] != "pgoutput":
         raise trouble("other_plugin", plugin=row[4])
     return BaselineFacts(row[0], row[1], row[2], row[3])

@@ -157,7 +157,7 @@ def transaction_sizes(
     chosen = ("largest", "total", "largest_xid")
     frame = frame.select("measure", "transactions", "mean", *percentiles, *chosen)
     reasons = span_doubts(session, incarnation, span)
-    return Result(frame, not reasons, reasons, {"life": incarnation.name})
+    return Result(frame, not reasons, reasons, {"incarnation": incarnation.name})
 
 
 def transaction_rates(
@@ -189,7 +189,8 @@ def transaction_rates(
         .orderBy("period")
     )
     reasons = span_doubts(session, incarnation, span)
-    return Result(frame, not reasons, reasons, {"life": incarnation.name, "every": every})
+    details = {"incarnation": incarnation.name, "every": every}
+    return Result(frame, not reasons, reasons, details)
 
 
 def _committed(session: Session, incarnation: ExportedIncarnation, span: HistoryRange) -> DataFrame:

@@ -47,7 +47,7 @@ class Question:
     @classmethod
     def of(cls, options: argparse.Namespace) -> Self:
         """Find the tables that the options name. Raises ``SparkProblem``, ``TargetProblem``."""
-        incarnation = ExportedIncarnation.find(options.root, options.life)
+        incarnation = ExportedIncarnation.find(options.root, options.incarnation)
         groups = JOBS[options.name][1]
         if "table" in groups:
             return cls(options, incarnation, [incarnation.table(options.table)])
@@ -109,7 +109,7 @@ def add_jobs(commands: Any) -> None:
         parser = commands.add_parser(name, help=help_, description=f"Show {help_}.")
         parser.add_argument("--root", required=True, metavar="URL", help="where slices were "
                             "exported to")  # fmt: skip
-        parser.add_argument("--incarnation", "--life", dest="life", metavar="SOURCE/SLOT-NUMBER",
+        parser.add_argument("--incarnation", "--life", metavar="SOURCE/SLOT-NUMBER",
                             help="whose changes (default: the only one there is)")  # fmt: skip
         for group in (*groups, "output"):
             here = parser.add_mutually_exclusive_group() if group == "moment" else parser

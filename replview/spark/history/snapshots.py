@@ -56,7 +56,7 @@ def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str,
     base = reach.base
     return {
         **dataset.described, **_retyped(dataset),
-        "life": dataset.incarnation.name,
+        "incarnation": dataset.incarnation.name,
         "shape": version.number,
         "key": list(version.key_columns),
         "begins": None if base is None else {
@@ -159,7 +159,7 @@ def row_versions(session: Session, dataset: Dataset, moment: HistoryEnd = END) -
     first = min(known, default=None)
     reasons = [*doubts(session, dataset, reach, moment, first), *found.reasons]
     details = {
-        **dataset.described, **_retyped(dataset), "life": dataset.incarnation.name,
+        **dataset.described, **_retyped(dataset), "incarnation": dataset.incarnation.name,
         "key": list(dataset.version(reach.version).key_columns),
         "whole_from_lsn": None if first is None else str(LSN(first)),
     }  # fmt: skip

@@ -81,4 +81,4 @@ def is_deleted(
         return moment < dt.datetime.fromisoformat(entry["since"])
     if lsn is None or entry["lsn"] is None:
         return False
-    return (incarnation, lsn) < (entry["life"], int(LSN.parse(entry["lsn"])))
+    return (incarnation, lsn) < (entry["incarnation"], int(LSN.parse(entry["lsn"])))

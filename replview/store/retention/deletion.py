@@ -3,10 +3,10 @@
 A day consists of the transactions first seen on it (``store.write.partitions``), with all that
 belongs to them: transitions, subtransactions, large values, baselines, their share of the sums
 (``store.sums.activity``), and its partition of changes. The setting ``retention.slots`` stores for
-each slot from which time on (``since``), and from which incarnation and LSN (``life``, ``lsn``),
-nothing is missing. It also stores transactions that began on a deleted day but ended after some
-that are kept (``late``: ``[incarnation, LSN, identifier, commit time]``), since a row's history has
-a gap there.
+each slot from which time on (``since``), and from which ``lsn`` of which ``incarnation``, nothing
+is missing. It also stores transactions that began on a deleted day but ended after some that are
+kept (``late``: ``[incarnation, LSN, identifier, commit time]``), since a row's history has a gap
+there.
 
 The log and coverage are updated first, then rows are deleted in bounded pieces, then the sums are
 corrected, then the partition is dropped, so that no transaction is ever shown without its changes.
@@ -203,11 +203,11 @@ def finish(deadline: float | None = None) -> bool:
         while _delete_some(*_ids(day)):
             if deadline is not None and time.monotonic() > deadline:
                 return False
-    while found["lives"]:
-        incarnation, first, last, days = found["lives"][0]
+    while found["incarnations"]:
+        incarnation, first, last, days = found["incarnations"][0]
         recount(incarnation, first, last, [dt.date.fromisoformat(one) for one in days])
         # Store progress: the partition may be in use, and recounting must happen once.
-        found = {**found, "lives": found["lives"][1:]}
+        found = {**found, "incarnations": found["incarnations"][1:]}
         instance_settings.write("retention.deleting", found)
     if found.get("share") is not None and retention_shares.others_have_some(*_ids(day)):
         instance_settings.write("retention.deleting", None)
@@ -240,7 +240,7 @@ def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Drop
         for incarnation, first, last, days in found.incarnations
         if first is not None and last is not None
     ]
-    deleting = {"day": str(day), "lives": spans, "share": share}
+    deleting = {"day": str(day), "incarnations": spans, "share": share}
     instance_settings.write("retention.deleting", deleting)
     return Dropped(day, sum(found.counts.values()) + found.orphans, tuple(sorted(found.counts)))
 
@@ -259,7 +259,7 @@ def _note(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | 
         counts[slot_id] = counts.get(slot_id, 0) + count
         if at is not None:
             slot = known.setdefault(
-                str(slot_id), {"since": "", "lsn": None, "life": incarnation, "late": []}
+                str(slot_id), {"since": "", "lsn": None, "incarnation": incarnation, "late": []}
             )
             _note_coverage(slot, incarnation, at, lsn)
             span = {"low": low, "high": high, "first": first, "last": last, "most": _MOST_LATE}
@@ -286,9 +286,9 @@ def _note_coverage(
     slot["since"] = max(since.isoformat(timespec="microseconds"), slot["since"])
     # Track LSN and time separately: an earlier server's clock may have been ahead.
     if lsn is not None and (
-        slot["lsn"] is None or _place(incarnation, lsn) > _place(slot["life"], slot["lsn"])
+        slot["lsn"] is None or _place(incarnation, lsn) > _place(slot["incarnation"], slot["lsn"])
     ):
-        slot.update(life=incarnation, lsn=lsn)
+        slot.update(incarnation=incarnation, lsn=lsn)
 
 
 def _log(day: dt.date, why: str, counts: dict[int, int]) -> None:
@@ -323,7 +323,7 @@ def _drop_partition(day: dt.date) -> bool:
             cursor.execute("SET LOCAL lock_timeout = DEFAULT")
             instance_settings.write("retention.deleting", None)
     except OperationalError:  # a query reads it
-        waiting = {"day": str(day), "lives": [], "in_use": True}
+        waiting = {"day": str(day), "incarnations": [], "in_use": True}
         instance_settings.write("retention.deleting", waiting)
         return False
     log.warning("the record of %s was deleted", day)

@@ -168,7 +168,7 @@ def dropped_at_budget(connection: psycopg.Connection[Any], incarnation_id: int) 
     """Return whether an incarnation ended because replview dropped the slot at its WAL budget."""
     row = connection.execute(
         "SELECT 1 FROM slot_event WHERE incarnation_id = %s AND kind = 'budget' "
-        "AND detail ->> 'dropped_life' = %s LIMIT 1",
+        "AND detail ->> 'dropped_incarnation' = %s LIMIT 1",
         [incarnation_id, str(incarnation_id)],
     ).fetchone()
     return row is not None

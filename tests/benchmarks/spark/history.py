@@ -68,7 +68,7 @@ def page_question(dsn: str, changes: int) -> list[Result]:
         before = _cpu_seconds()
         for _ in range(_ASKED):
             row = HistoryJob.objects.create(job="who-changed-what", root=root, requested_by="bench",
-                                            words={"life": "shop/histories-1"})  # fmt: skip
+                                            words={"incarnation": "shop/histories-1"})  # fmt: skip
             began = time.monotonic()
             KIND.serve()
             while row.waits and time.monotonic() < began + _PATIENCE_SECONDS:

@@ -91,8 +91,11 @@ def test_the_archive_answers_what_the_store_deleted(deleted: Days, ann: Client, 
     kept = Transaction.objects.get(commit_seq=2).pk
     assert ann.get(links[0])["Location"] == f"/transactions/{kept}/"
     assert "From the archive" in ann.get(links[1]).content.decode()
-    assert ann.get("/archive/transaction/?slot=shop/replview&life=1&seq=9").status_code == 404
-    assert ann.get("/archive/transaction/?slot=shop/other&life=1&seq=1").status_code == 404
+    for missing in ("slot=shop/replview&seq=9", "slot=shop/other&seq=1"):
+        assert ann.get(f"/archive/transaction/?incarnation=1&{missing}").status_code == 404
+    # Links of earlier releases name the incarnation ``life``.
+    former = links[1].replace("incarnation=", "life=")
+    assert "From the archive" in ann.get(former).content.decode()
     assert ann.get("/archive/row/?slot=shop/replview&table=public.orders").status_code == 404
     assert Client().get(f"/transactions/{gone}/").status_code == 302
 

@@ -79,6 +79,8 @@ def test_the_page_renders(root: Path, client: Client) -> None:
     assert "btn-primary" in page
     assert ", of <b>orders</b>, in the history of <b>shop/replview-1</b>" in page
     assert "<option selected>public.orders</option>" in html_of(client, "/history/")
+    # Links of earlier releases name the incarnation ``life``.
+    assert "nothing is exported of shop/other-1" in html_of(client, "/history/?life=shop/other-1")
     page = html_of(client, '/history/?table="><i>x&root="><i>')
     assert "<b>This job cannot run:</b>" in page
     assert "<i>" not in page
@@ -88,7 +90,8 @@ def test_the_address_is_the_job(root: Path) -> None:
     page = page_of()
     assert page.sentence.title.startswith("Ready to show a table as it was")
     assert page.words == {
-        "job": "as-of", "root": str(root), "life": "shop/replview-1", "table": "public.orders",
+        "job": "as-of", "root": str(root), "incarnation": "shop/replview-1",
+        "table": "public.orders",
     }  # fmt: skip
     assert (page.incarnations, page.tables) == (["shop/replview-1"], ["public.orders"])
 
@@ -97,7 +100,7 @@ def test_the_address_is_the_job(root: Path) -> None:
     assert page.chosen_tables == ["public.orders"]
     for wrong, why in (
         ("table=public.nothing", "no table public.nothing is exported of shop/replview-1 there"),
-        ("life=shop/other-1", "nothing is exported of shop/other-1 there"),
+        ("incarnation=shop/other-1", "nothing is exported of shop/other-1 there"),
         ("lsn=x", "is no LSN"),
         ("lsn=0/10&time=2026-11-20", "give either an LSN or a time"),
         ("job=drop", "there is no history job"),
@@ -130,19 +133,19 @@ def test_the_fields_are_summed_up_in_a_sentence(root: Path) -> None:
 
 
 def test_what_is_asked_for_is_recorded_and_cancelled(root: Path, client: Client) -> None:
-    words = {"job": "as-of", "root": str(root), "life": "shop/replview-1",
+    words = {"job": "as-of", "root": str(root), "incarnation": "shop/replview-1",
              "table": "public.orders", "time": "2026-11-20 08:00", "top": "3"}  # fmt: skip
     answer = client.post("/history/new/", words)
     row = HistoryJob.objects.get()
     assert answer["Location"] == f"/history/{row.pk}/"
     assert (row.state, row.requested_by, row.root) == ("waiting", "alice", str(root))
     assert row.words == {
-        "life": "shop/replview-1",
+        "incarnation": "shop/replview-1",
         "table": "public.orders",
         "time": "2026-11-20T08:00:00+00:00",
     }
     words_of_job = arguments(row, Path("/out"))
-    assert words_of_job[:3] == ["as-of", f"--root={root}", "--life=shop/replview-1"]
+    assert words_of_job[:3] == ["as-of", f"--root={root}", "--incarnation=shop/replview-1"]
     assert "--time=2026-11-20T08:00:00+00:00" in words_of_job
     assert record_of(row).sentence.title == "Waiting for a worker."
 
@@ -215,7 +218,7 @@ def test_doubts_stand_above_the_rows(db) -> None:
         result={
             "columns": ["id", "note"], "rows": [["1", None], ["2", "<b>x</b>"]], "more": True,
             "complete": False, "reasons": ["no baseline is exported", "a gap"],
-            "told": {"begins": {"lsn": "0/10"}, "key": ["id"], "life": None},
+            "told": {"begins": {"lsn": "0/10"}, "key": ["id"], "incarnation": None},
         }
     )  # fmt: skip
     record = record_of(row)
@@ -229,7 +232,7 @@ def test_doubts_stand_above_the_rows(db) -> None:
         [ResultCell("1"), ResultCell("null", unknown=True)],
         [ResultCell("2"), ResultCell("<b>x</b>")],
     ]
-    assert record.reported == [("key", "id"), ("life", "unknown"), ("begins: lsn", "0/10")]
+    assert record.reported == [("key", "id"), ("begins: lsn", "0/10"), ("incarnation", "unknown")]
 
 
 def test_the_job_says_which_engine_answers(db) -> None:
@@ -271,7 +274,7 @@ def test_the_page_says_who_will_answer(root: Path, monkeypatch: pytest.MonkeyPat
 def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client) -> None:
     row = ended(
         job="who-changed-what",
-        words={"life": "shop/replview-1", "since": "2026-11-20T08:00+00:00"},
+        words={"incarnation": "shop/replview-1", "since": "2026-11-20T08:00+00:00"},
         result={
             "columns": ["actor", "table", "operation", "column", "changes"], "complete": True,
             "rows": [[None, "public.orders", "insert", None, 2000],
@@ -295,7 +298,7 @@ def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client
 
 def test_a_row_it_names_leads_to_its_history(root: Path) -> None:
     row = ended(
-        job="hot-rows", words={"life": "shop/replview-1", "table": "public.orders"},
+        job="hot-rows", words={"incarnation": "shop/replview-1", "table": "public.orders"},
         result={"columns": ["id", "changes"], "rows": [[1, 3], [None, 2]], "told": {"key": ["id"]}},
     )  # fmt: skip
     (first, changes), (unknown, _) = record_of(row).rows
