@@ -154,19 +154,19 @@ def _run(options: argparse.Namespace) -> int:
     here = by_duckdb(rows, options.spark_above)
     engine = "DuckDB" if here else "Spark"
     print(f"{engine} answers: {rows} rows are read", file=sys.stderr, flush=True)
-    told = {"answered_by": engine, "rows_read": rows}
+    reading = {"answered_by": engine, "rows_read": rows}
     if here:
-        return _apart(question, lambda duckdb: _answered(options, question, duckdb, told))
+        return _apart(question, lambda duckdb: _answered(options, question, duckdb, reading))
     with _spark(options) as spark:
-        return _answered(options, question, spark, told)
+        return _answered(options, question, spark, reading)
 
 
 def _answered(
-    options: argparse.Namespace, question: Question, session_: Session, told: dict[str, Any]
+    options: argparse.Namespace, question: Question, session_: Session, reading: dict[str, Any]
 ) -> int:
     with naming_connectors():
         result = question.answer(session_)
-        result = replace(result, details={**result.details, **told})
+        result = replace(result, details={**result.details, **reading})
         if options.output:
             # Compute the rows once for both the file and the display.
             result.frame.persist()

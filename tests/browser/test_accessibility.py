@@ -165,7 +165,7 @@ def taken_out(slot: Slot) -> tuple[Export, HistoryJob]:
     )  # fmt: skip
     result = {"columns": ["id", "status", "_actor"], "rows": [["42", "paid", None]] * 3,
               "more": True, "complete": False, "reasons": ["no baseline is exported of it"],
-              "told": {"table": "public.orders", "begins": {"lsn": "0/1000"}}}  # fmt: skip
+              "details": {"table": "public.orders", "begins": {"lsn": "0/1000"}}}  # fmt: skip
     HistoryJob.objects.create(
         job="churn", root="/tmp/of-alice", requested_by="bob", state="failed",
         problem_cause="Spark is not installed here",

@@ -232,8 +232,8 @@ def test_the_number_of_rows_chooses_the_engine(monkeypatch, tmp_path, capsys) ->
     words = ["hot-rows", f"--root={tmp_path / 'root'}", "--table=t", "--json"]
     output = tmp_path / "out"
     assert main([*words, f"--output={output}"]) == 0
-    told = json.loads(capsys.readouterr().out)["told"]
-    assert (told["answered_by"], told["rows_read"]) == ("DuckDB", 7)
+    details = json.loads(capsys.readouterr().out)["details"]
+    assert (details["answered_by"], details["rows_read"]) == ("DuckDB", 7)
     assert pads.dataset(output).count_rows() == 7
     assert not [*scratch.iterdir()]
     monkeypatch.setattr("replview.spark.__main__.session", lambda *_, **__: 1 / 0)

@@ -71,3 +71,16 @@ def test_life_becomes_incarnation_and_back() -> None:
     with connection.schema_editor() as editor:
         renaming.database_backwards("store", editor, None, None)
     assert stored() == FORMER
+
+
+def test_told_becomes_details_and_back() -> None:
+    renaming = operation("0033_details_of_results")
+    store(PRESENT)
+    renamed = {"rows": [], "details": {"key": ["id"], "incarnation": "shop/replview-1"}}
+
+    with connection.schema_editor() as editor:
+        renaming.database_forwards("store", editor, None, None)
+    assert stored() == {**PRESENT, "result": renamed}
+    with connection.schema_editor() as editor:
+        renaming.database_backwards("store", editor, None, None)
+    assert stored() == PRESENT

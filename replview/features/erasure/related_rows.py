@@ -146,7 +146,7 @@ def empty_results(identifiers: Collection[int]) -> int:
     """Delete the rows of history jobs, and keep the jobs."""
     nothing = {
         "columns": [], "rows": [], "more": False, "complete": False,
-        "reasons": ["its rows were deleted when a person was erased: run it again"], "told": {},
+        "reasons": ["its rows were deleted when a person was erased: run it again"], "details": {},
     }  # fmt: skip
     return HistoryJob.objects.filter(pk__in=identifiers).update(result=nothing, output="")
 

@@ -143,7 +143,7 @@ class _EngineReader:
             if match := _ENGINE_LINE.search(log.read(_OUTPUT_LIMIT_BYTES)):
                 self._reported = True
                 details = {"answered_by": match[1].decode(), "rows_read": int(match[2])}
-                return {"result": {"told": details}}
+                return {"result": {"details": details}}
         return None
 
 

@@ -99,10 +99,10 @@ def _visible_result(
     columns = [str(name) for name in result.get("columns") or []]
     if row.job == COUNTS:
         visible_rows = shown_counts(columns, result["rows"], rights)
-        reported = dict(result.get("told") or {})
+        reported = _details(result)
         if len(visible_rows) < len(result["rows"]):
             reported["withheld"] = "columns that you may not see"
-        return {**result, "rows": visible_rows, "told": reported}
+        return {**result, "rows": visible_rows, "details": reported}
     if not table:
         return result
     if not rights.hides(table):
@@ -113,9 +113,14 @@ def _visible_result(
     return {**result, "rows": shown_cells(table, columns, result["rows"], rights)}
 
 
+def _details(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts that the job reported beside its rows."""
+    return dict(result.get("details") or {})
+
+
 def _table_name(row: HistoryJob, result: Mapping[str, Any]) -> str:
     """Return the table's present name; the request may have used a former one."""
-    return str((result.get("told") or {}).get("table") or row.words.get("table") or "")
+    return str(_details(result).get("table") or row.words.get("table") or "")
 
 
 def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
@@ -141,12 +146,12 @@ def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
 
 def _engine_name(result: Mapping[str, Any]) -> str:
     """Return the engine, such as ``DuckDB in the worker``; empty: unknown."""
-    name = (result.get("told") or {}).get("answered_by")
+    name = _details(result).get("answered_by")
     return f"{name} in the worker" if name == "DuckDB" else str(name or "")
 
 
 def _reading_text(result: Mapping[str, Any]) -> str:
-    rows = (result.get("told") or {}).get("rows_read")
+    rows = _details(result).get("rows_read")
     return f": {_engine_name(result)} reads {plural(rows, 'row')}" if type(rows) is int else ""
 
 
@@ -168,7 +173,7 @@ def _rows_text(result: Mapping[str, Any]) -> str:
 
 def _figures(row: HistoryJob, result: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = len(result["rows"])
-    seconds, rows_read = _seconds(row), (result.get("told") or {}).get("rows_read")
+    seconds, rows_read = _seconds(row), _details(result).get("rows_read")
     complete = {True: "yes", False: "no"}.get(result.get("complete", ""))
     return [
         {
@@ -194,7 +199,7 @@ def _seconds(row: HistoryJob) -> float | None:
 def _reported_facts(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the reported facts; maps are flattened, each entry with its own name."""
     facts: list[tuple[str, Any]] = []
-    for name, value in dict(result.get("told") or {}).items():
+    for name, value in _details(result).items():
         if name in ("answered_by", "rows_read"):
             # The sentence and the figures show these.
             continue
@@ -224,7 +229,7 @@ def cells_of(
             _counted_cells(columns, *pair, slot, span) for pair in zip(rows, cell_rows, strict=True)
         ]
     table = _table_name(row, result)
-    key = [str(name) for name in (result.get("told") or {}).get("key") or []]
+    key = [str(name) for name in _details(result).get("key") or []]
     if (
         slot is None
         or not table

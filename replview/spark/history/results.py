@@ -85,10 +85,10 @@ def condition_of(error: Exception) -> str:
 
 
 def as_json(result: Result, limit: int) -> str:
-    """Return ``{"columns", "rows", "more", "complete", "reasons", "told"}`` as JSON."""
+    """Return ``{"columns", "rows", "more", "complete", "reasons", "details"}`` as JSON."""
     document = dict(zip(("columns", "rows", "more"), shown_rows(result, limit), strict=True))
-    told = {"reasons": result.reasons, "told": dict(result.details)}
-    return orjson.dumps({**document, "complete": result.complete, **told}).decode()
+    doubts = {"complete": result.complete, "reasons": result.reasons}
+    return orjson.dumps({**document, **doubts, "details": dict(result.details)}).decode()
 
 
 def as_table(result: Result, limit: int) -> str:

@@ -60,8 +60,8 @@ class ProcessJob(Job):
     worker = models.TextField(default="", blank=True)
     job_pid = models.IntegerField(null=True)
     #: Manifest of an export: ``files`` with path, rows and bytes, and further facts. For a history
-    #: job: ``{"columns", "rows", "more", "complete", "reasons", "told"}``, where ``rows`` has the
-    #: first rows.
+    #: job: ``{"columns", "rows", "more", "complete", "reasons", "details"}``, where ``rows``
+    #: has the first rows.
     result = models.JSONField(null=True)
     log_path = models.TextField(default="", blank=True)
 

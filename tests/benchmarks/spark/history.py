@@ -75,13 +75,13 @@ def page_question(dsn: str, changes: int) -> list[Result]:
                 time.sleep(0.02)
                 row.refresh_from_db()
             seconds.append(time.monotonic() - began)
-            told = (row.result or {}).get("told") or {}
-            if row.state != "done" or told.get("rows_read") != changes:
-                raise Failed(f"the job is {row.state}: {row.problem_cause} ({told})")
+            details = (row.result or {}).get("details") or {}
+            if row.state != "done" or details.get("rows_read") != changes:
+                raise Failed(f"the job is {row.state}: {row.problem_cause} ({details})")
     # Its thread would look for the next one.
     running.stopping.set()
     took, cpu = statistics.median(seconds), (_cpu_seconds() - before) / _ASKED
-    detail = f"{changes:,} rows, by {told['answered_by']}, {cpu:.1f} s of a processor"
+    detail = f"{changes:,} rows, by {details['answered_by']}, {cpu:.1f} s of a processor"
     bar, what = f"≤ {BAR_SECONDS:g} s", "who changed what, asked on a page"
     return [Result(what, f"{took:.1f} s ({detail})", bar, took <= BAR_SECONDS)]
 

@@ -202,7 +202,7 @@ def test_a_job_renders(client: Client) -> None:
         result={
             "columns": ["id", "note"], "rows": [["1", None], ["2", "<b>x</b>"]],
             "complete": False, "reasons": ["no baseline is exported", "<i>"],
-            "told": {"begins": {"lsn": "0/10"}},
+            "details": {"begins": {"lsn": "0/10"}},
         }
     )  # fmt: skip
     page = html_of(client, f"/history/{row.pk}/")
@@ -218,7 +218,7 @@ def test_doubts_stand_above_the_rows(db) -> None:
         result={
             "columns": ["id", "note"], "rows": [["1", None], ["2", "<b>x</b>"]], "more": True,
             "complete": False, "reasons": ["no baseline is exported", "a gap"],
-            "told": {"begins": {"lsn": "0/10"}, "key": ["id"], "incarnation": None},
+            "details": {"begins": {"lsn": "0/10"}, "key": ["id"], "incarnation": None},
         }
     )  # fmt: skip
     record = record_of(row)
@@ -236,13 +236,14 @@ def test_doubts_stand_above_the_rows(db) -> None:
 
 
 def test_the_job_says_which_engine_answers(db) -> None:
-    told = {"answered_by": "DuckDB", "rows_read": 338_112}
+    details = {"answered_by": "DuckDB", "rows_read": 338_112}
     row = HistoryJob.objects.create(job="as-of", root="/r", requested_by="alice")
     claim = rows.claim()
     assert claim is not None
-    rows.beat(claim, result={"told": told})
+    rows.beat(claim, result={"details": details})
     assert record_of(row).sentence.title.endswith(": DuckDB in the worker reads 338,112 rows.")
-    rows.finish(claim, result={"columns": ["id"], "rows": [[1]], "complete": True, "told": told})
+    result = {"columns": ["id"], "rows": [[1]], "complete": True, "details": details}
+    rows.finish(claim, result=result)
     record = record_of(row)
     assert record.sentence.title == "Done: 1 row, answered by DuckDB in the worker."
     assert record.reported == []
@@ -299,7 +300,9 @@ def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client
 def test_a_row_it_names_leads_to_its_history(root: Path) -> None:
     row = ended(
         job="hot-rows", words={"incarnation": "shop/replview-1", "table": "public.orders"},
-        result={"columns": ["id", "changes"], "rows": [[1, 3], [None, 2]], "told": {"key": ["id"]}},
+        result={
+            "columns": ["id", "changes"], "rows": [[1, 3], [None, 2]], "details": {"key": ["id"]},
+        },
     )  # fmt: skip
     (first, changes), (unknown, _) = record_of(row).rows
     assert first.url.startswith("/rows/")
