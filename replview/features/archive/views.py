@@ -31,9 +31,9 @@ def transaction(request: HttpRequest) -> HttpResponse:
     position = place_at(incarnation.pk, seq) if seq is not None else None
     if position is None:
         raise Http404("the archive has no such transaction")
-    params = request.GET.copy()
-    params.pop("after", None)
-    return archived_transaction(request, position, f"{request.path}?{params.urlencode(safe='/:')}")
+    query = request.GET.copy()
+    query.pop("after", None)
+    return archived_transaction(request, position, f"{request.path}?{query.urlencode(safe='/:')}")
 
 
 @page(GET, role=VIEWER, record=ROWS)
