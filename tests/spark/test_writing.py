@@ -161,6 +161,27 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(whole, store_dsn, tmp_pa
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
 
 
+def test_a_killed_writers_half_of_a_file_is_deleted_by_the_same_run(whole, store_dsn, tmp_path):
+    target = Target.of(str(tmp_path))
+
+    def write(writer, parts, dsn, cancelled):
+        """Write as executors do, where the first attempt at each file is killed."""
+        with reading.connect(dsn) as store:
+            for part in parts:
+                yield writer.write(store, part)
+                path = tmp_path / part.path
+                path.with_name(f"_writing-{path.name}-0a1b2c3d").touch()
+        if cancelled():
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        export(whole, target, dsn=store_dsn, write_parts=write, cancelled=lambda: True, keep=True)
+    assert not list(tmp_path.rglob("_writing-*"))
+    next(tmp_path.rglob("*.parquet")).unlink()
+    export(whole, target, dsn=store_dsn, write_parts=write)
+    assert not list(tmp_path.rglob("_writing-*"))
+
+
 def test_cancelling_leaves_nothing_unless_it_shall_go_on_later(whole, store_dsn, tmp_path):
     target = Target.of(str(tmp_path / "a"))
     looks = iter(range(100))

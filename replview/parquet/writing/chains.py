@@ -227,6 +227,13 @@ def delete_files(target: Target, part: Slice, paths: Collection[str]) -> None:
         target.delete_empty(folder)
 
 
+def delete_halves(target: Target, part: Slice, paths: Collection[str]) -> None:
+    """Delete half-written copies of files of an incarnation."""
+    for found in target.files(layout.incarnation_folder(part), deep=True):
+        if path_of_half(found.path) in paths:
+            target.delete(found.path)
+
+
 def take_back(target: Target, manifest: Manifest) -> None:
     """Delete a slice that is whole: its manifest first, so that no reader counts on its files."""
     part = manifest.slice

@@ -170,7 +170,7 @@ class _ExportRun:
         if self.write_parts is None:
             finished = self._in_this_process(writer, missing)
         else:
-            finished = self.write_parts(writer, missing, self.dsn, self.cancelled)
+            finished = self._elsewhere(self.write_parts, writer, missing)
         for each in finished:
             if each is not None:
                 if self.write_parts and each.path not in done:
@@ -179,6 +179,19 @@ class _ExportRun:
             self._tell(plan, done)
         if self.cancelled():
             raise Cancelled  # while the last files were written
+
+    def _elsewhere(
+        self, write_parts: WriteParts, writer: PartWriter, missing: list[FilePart]
+    ) -> Iterator[WrittenFile | None]:
+        """Yield each file when it is finished, and delete what killed writers left half-written.
+
+        A writer that is killed, with its executor for example, cannot delete its file, and the
+        next attempt writes one under another name.
+        """
+        try:
+            yield from write_parts(writer, missing, self.dsn, self.cancelled)
+        finally:
+            chains.delete_halves(self.target, self.part, {one.path for one in missing})
 
     def _in_this_process(
         self, writer: PartWriter, missing: list[FilePart]
