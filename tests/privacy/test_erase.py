@@ -30,6 +30,7 @@ from replview.features.erasure.trails import TrailPosition
 from replview.features.exports.request import read_export_request
 from replview.parquet import reading
 from replview.parquet.archive.reading import ArchivedIncarnation
+from replview.parquet.erasure.finding import FileErasure
 from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import Narrowing
 from replview.parquet.writing.exporting import export
@@ -625,7 +626,7 @@ def test_it_is_counted_again_before_it_is_called_done(clinic, exported, monkeypa
     folder = exported("one")
     erase = ErasureRoot.erase
     monkeypatch.setattr(ErasureRoot, "erase", lambda self, *_: self.look())
-    with pytest.raises(CommandError, match=r"counted again, 4 changes in export .* still hold"):
+    with pytest.raises(CommandError, match=r"counted again, 4 places in export .* still hold"):
         clinic.erase(*PERSON)
     monkeypatch.setattr(ErasureRoot, "erase", erase)
     act = Erasure.objects.get()
@@ -634,3 +635,36 @@ def test_it_is_counted_again_before_it_is_called_done(clinic, exported, monkeypa
     act.refresh_from_db()
     assert act.state == Erasure.State.DONE
     assert files_holding("PLANTED Ann", folder) == []
+
+
+@pytest.mark.slow
+def test_every_place_of_a_name_in_files_is_counted_again(clinic, exported) -> None:
+    say = "SELECT pg_logical_emit_message(true, 'app', '{}')"
+    clinic.run(
+        "INSERT INTO patient VALUES ('1', 'Ann', ''), ('2', 'Bob', '')",
+        say.format("signed by an actor"),
+        say.format("no name"),
+        say.format("no name"),
+    )
+    by_actor, _, by_part, by_context = Transaction.objects.order_by("commit_seq")
+    Transaction.objects.filter(pk=by_actor.pk).update(actor="actor")
+    part = [{"seq": 0, "actor": "actor", "grade": "claimed"},
+            {"seq": 1, "actor": "kept", "grade": "claimed"}]  # fmt: skip
+    Transaction.objects.filter(pk=by_part.pk).update(actor="kept", actors=part)
+    Transaction.objects.filter(pk=by_context.pk).update(context={"for": "an actor", "page": 7})
+    folder, searched = exported("one"), exported("two", text="no such actor")
+    home = (clinic.slot.source.name, clinic.slot.name)
+    # The new name contains the former.
+    wanted = FileErasure(
+        erasure=7, day="2026-11-27", homes=[home], tables={}, actor="actor",
+        alias="erased actor 7",
+    )  # fmt: skip
+    roots = [ErasureRoot.of(str(each), wanted) for each in (folder, searched)]
+    # Two changes of patient, three transactions and one message; both manifests of a narrowed one.
+    assert [root.left() for root in roots] == [2 + 3 + 1, 2]
+    for root in roots:
+        root.erase()
+    assert [root.left() for root in roots] == [0, 0]
+    [transactions] = folder.rglob("transactions/*/*.parquet")
+    context = pq.read_table(transactions, partitioning=None).column("context").to_pylist()
+    assert context[-1] == '{"for":"an erased actor 7","page":7}'

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import orjson
 from django.db import connection, transaction
 
+from replview.parquet.erasure.renaming import quoted, renamed
 from replview.store.django_session import rows
 from replview.store.models import Export, HistoryJob, SavedFilter, Slot, SlotIncarnation
 from replview.store.sums.activity import ADDED_TO_ACTOR
@@ -71,7 +72,7 @@ def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
                 values = [new if actor == name else actor, context, name, new, identifier]
                 cursor.execute(_RENAMED, values)
             ids = [row[0] for row in page]
-            named = {"name": name, "quoted": _quoted(name), "mark": orjson.dumps(mark).decode()}
+            named = {"name": name, "quoted": quoted(name), "mark": orjson.dumps(mark).decode()}
             cursor.execute(_MESSAGES, {"ids": ids, "low": min(ids), "high": max(ids), **named})
         done += len(page)
     wanted: dict[str, Any] = {"name": name, "new": new, "incarnations": _incarnations(slot)}
@@ -86,7 +87,7 @@ def _pages(slot: Slot, name: str) -> Iterator[list[tuple[Any, ...]]]:
     wanted: dict[str, Any] = {
         "incarnations": _incarnations(slot),
         "name": name,
-        "quoted": _quoted(name),
+        "quoted": quoted(name),
     }
     after = 0
     while page := rows(_NAMING, {**wanted, "after": after}):
@@ -94,24 +95,8 @@ def _pages(slot: Slot, name: str) -> Iterator[list[tuple[Any, ...]]]:
         yield page
 
 
-def _quoted(name: str) -> str:
-    """Return the name as JSON spells it, without the quotes."""
-    return orjson.dumps(name).decode()[1:-1]
-
-
 def _incarnations(slot: Slot) -> list[int]:
     return list(SlotIncarnation.objects.filter(slot=slot).values_list("pk", flat=True))
-
-
-def renamed(value: object, name: str, new: str) -> Any:
-    """Return a JSON document in which the name is replaced in every text."""
-    if isinstance(value, str):
-        return value.replace(name, new)
-    if isinstance(value, dict):
-        return {renamed(key, name, new): renamed(each, name, new) for key, each in value.items()}
-    if isinstance(value, list):
-        return [renamed(each, name, new) for each in value]
-    return value
 
 
 def filters_naming(slot: Slot, name: str) -> set[int]:
@@ -174,4 +159,4 @@ def results_naming(name: str) -> list[int]:
 
 def is_named(name: str, document: object) -> bool:
     """Return whether a JSON document contains the name."""
-    return _quoted(name) in orjson.dumps(document).decode()
+    return quoted(name) in orjson.dumps(document).decode()

@@ -273,7 +273,7 @@ class Act:
         for url, state in self._asked_roots():
             self.check()
             reach(state, partial(self._count_left, url, str(state["what"]), left))
-        return " and ".join(f"{plural(n, 'change')} in {what}" for what, n in left.items() if n)
+        return " and ".join(f"{plural(n, 'place')} in {what}" for what, n in left.items() if n)
 
     def wait_for_readers(self) -> str:
         """Wait for jobs that may have read the values; return those that still run."""

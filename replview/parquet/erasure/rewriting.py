@@ -11,11 +11,11 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replview.parquet.archive.changes import ArchivedShapes, file_columns
 from replview.parquet.erasure.finding import FileErasure, Within, is_mark
+from replview.parquet.erasure.renaming import contains_name, renamed
 from replview.parquet.writing.files import ERASED_KEY, sha256_of, write_file
 from replview.parquet.writing.layout import MANIFEST, MANIFESTS
 from replview.parquet.writing.problems import raising_problems
@@ -23,6 +23,10 @@ from replview.parquet.writing.targets import Target
 
 RewriteRows = Callable[[pa.Table], tuple[pa.Table, int]]
 ERASED = "_erased.json"
+#: Columns with names of actors, in a table's files and in those of transactions and events. A table
+#: may have columns of its own with the latter names.
+NAMES_IN_TABLES = ("_actor",)
+NAMES_BESIDE = ("actor", "actors", "context", "content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,17 @@ class Rewriter:
 
         Contexts and messages are included.
         """
-        return self._write(path, self._named)
+        return self._write(path, lambda group: self._rename(group, NAMES_BESIDE))
+
+    def count_naming(self, path: str, columns: Sequence[str]) -> int:
+        """Return the number of a file's rows in which the actor's name would be replaced."""
+        if not self.wanted.actor:
+            return 0
+        with raising_problems(), self.target.open(path) as source:
+            parquet = pq.ParquetFile(source)
+            there = [each for each in columns if each in parquet.schema_arrow.names]
+            groups = (parquet.read_row_group(n, there) for n in range(parquet.num_row_groups))
+            return sum(self._rename(group, there)[1] for group in groups)
 
     def _write(self, path: str, change: RewriteRows) -> int:
         done = 0
@@ -85,9 +99,7 @@ class Rewriter:
     ) -> tuple[pa.Table, int]:
         """Erase the changes' rows of a table's row group, and replace the actor's name."""
         rows = [n for n, place in enumerate(_places_of(group)) if place in changes]
-        named = 0
-        if self.wanted.actor:
-            group, named = _renamed(group, "_actor", self.wanted)
+        group, named = self._rename(group, NAMES_IN_TABLES)
         if not rows:
             return group, named
         names = file_columns(group.schema)
@@ -123,42 +135,41 @@ class Rewriter:
         marks = dict.fromkeys(columns, self.wanted.mark)
         return sorted({**before, **marks}.items())
 
-    def _named(self, group: pa.Table) -> tuple[pa.Table, int]:
-        group, done = _renamed(group, "actor", self.wanted)
-        name, alias = self.wanted.actor, self.wanted.alias
-        quoted = orjson.dumps(name).decode()[1:-1]
-        for column in ("actors", "context", "content"):
+    def _rename(self, group: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, int]:
+        """Replace the actor's name in a row group; return how many rows had it."""
+        naming = set[int]()
+        for column in columns if self.wanted.actor else ():
             if column not in group.schema.names:
                 continue
-            texts = group.column(column).to_pylist()
-            rows = [n for n, text in enumerate(texts) if text and (name in text or quoted in text)]
-            if not rows:
-                continue
-            for row in rows:
-                if column == "actors":
-                    texts[row] = [alias if each == name else each for each in texts[row]]
-                elif column == "content":
-                    texts[row] = self.wanted.mark
-                else:
-                    texts[row] = texts[row].replace(quoted, alias).replace(name, alias)
-            group = _set(group, column, pa.array(texts, group.schema.field(column).type))
-            done = max(done, len(rows))
-        return group, done
+            before = group.column(column).to_pylist()
+            after = [value and self._without_name(column, value) for value in before]
+            changed = [n for n, value in enumerate(after) if value != before[n]]
+            if changed:
+                naming.update(changed)
+                group = _set(group, column, pa.array(after, group.schema.field(column).type))
+        return group, len(naming)
+
+    def _without_name(self, column: str, value: Any) -> Any:
+        """Return a value of one of the columns with names of actors without the actor's name."""
+        name, alias = self.wanted.actor, self.wanted.alias
+        if column == "actors":
+            return [alias if each == name else each for each in value]
+        if column == "context":
+            if not contains_name(value, name):
+                return value
+            document = orjson.loads(value)
+            new = renamed(document, name, alias)
+            return value if new == document else orjson.dumps(new).decode()
+        if column == "content":
+            # A mark may contain a short name.
+            erased = value != self.wanted.mark and contains_name(value, name)
+            return self.wanted.mark if erased else value
+        return alias if value == name else value
 
 
 def _places_of(group: pa.Table) -> list[Within]:
     columns = (group.column(name).to_pylist() for name in ("_commit_version", "_xid", "_seq"))
     return list(zip(*columns, strict=True))
-
-
-def _renamed(group: pa.Table, column: str, wanted: FileErasure) -> tuple[pa.Table, int]:
-    values = group.column(column)
-    hit = pc.fill_null(pc.equal(values, wanted.actor), False)
-    done = pc.sum(hit).as_py() or 0
-    if not done:
-        return group, 0
-    alias = pa.scalar(wanted.alias, values.type)
-    return _set(group, column, pc.if_else(hit, alias, values)), int(done)
 
 
 def _set(group: pa.Table, name: str, values: object) -> pa.Table:
@@ -221,8 +232,7 @@ class Notes:
                     with raising_problems(), self.target.open(each["path"]) as file:
                         sums[each["path"]] = sha256_of(file)
                 each["sha256"], each["bytes"] = sums[each["path"]]
-            part = document.get("slice") or {}
-            named = self._clear_text_in(part) | self._rename_in(part)
+            named = self._clear_slice(document)
             if mine:
                 document["bytes"] = sum(each["bytes"] for each in document["files"])
                 acts = {each["erasure"]: each for each in document.get("erased", ())}
@@ -230,6 +240,16 @@ class Notes:
                 document["erased"] = list({**acts, self.wanted.erasure: act}.values())
             if mine or named:
                 self.target.write_json(path, document)
+
+    def left(self) -> int:
+        """Return the number of manifests whose slice still has an erased text or the name."""
+        documents = (self.target.read_json(path) or {} for path in self._manifests())
+        return sum(map(self._clear_slice, documents))
+
+    def _clear_slice(self, document: dict[str, Any]) -> bool:
+        """Erase from a manifest's slice; return whether anything was to be erased."""
+        part = document.get("slice") or {}
+        return self._clear_text_in(part) | self._rename_in(part)
 
     def _clear_text_in(self, part: dict[str, Any]) -> bool:
         """Replace an erased text that the slice was narrowed by; return whether it had one."""
@@ -242,14 +262,14 @@ class Notes:
     def _rename_in(self, part: dict[str, Any]) -> bool:
         """Replace the actor's name that the slice was narrowed by; return whether it had one."""
         name, alias = self.wanted.actor, self.wanted.alias
-        narrowed = part.get("narrowed") or {}
-        text = str(narrowed.get("text") or "")
-        if not name or not (name in (part.get("actors") or ()) or name in text):
+        if not name:
             return False
-        part["actors"] = [alias if each == name else each for each in part.get("actors") or ()]
-        if text:
-            narrowed["text"] = text.replace(name, alias)
-        return True
+        before = orjson.dumps(part)
+        if part.get("actors"):
+            part["actors"] = [alias if each == name else each for each in part["actors"]]
+        if text := (narrowed := part.get("narrowed") or {}).get("text"):
+            narrowed["text"] = renamed(text, name, alias)
+        return orjson.dumps(part) != before
 
     def _manifests(self) -> list[str]:
         """Return the paths of the slices' manifests and of the last manifest."""

@@ -25,7 +25,7 @@ from replview.parquet.erasure.finding import (
     TableFile,
     Within,
 )
-from replview.parquet.erasure.rewriting import Notes, Rewriter
+from replview.parquet.erasure.rewriting import NAMES_BESIDE, NAMES_IN_TABLES, Notes, Rewriter
 from replview.parquet.writing.datasets import document_oids
 from replview.parquet.writing.filesystems import WRITING
 from replview.parquet.writing.layout import EVENTS, SCHEMA, TRANSACTIONS, encoded
@@ -103,15 +103,15 @@ class ErasureRoot:
         return found
 
     def left(self) -> int:
-        """Count again how many rows hold something that is to be erased."""
+        """Count again how many rows and manifests hold something that is to be erased."""
         rewriter, found = Rewriter(self.target, self.wanted), 0
         for incarnation, folder in self._incarnations():
             for table in self._tables(folder, incarnation):
                 for file in table.files:
                     found += rewriter.left(file.path, table.shapes, table.changes_in(file))
-                    found += self._named(file.path, "_actor")
-            for kind in (TRANSACTIONS, EVENTS):
-                found += sum(self._named(p, "actor") for p in self._files(f"{folder}/{kind}"))
+                    found += rewriter.count_naming(file.path, NAMES_IN_TABLES)
+            found += sum(rows for _, rows in self._naming(folder))
+            found += Notes(self.target, folder, self.wanted).left()
         return found
 
     def _unfindable(self, folder: str, incarnation: int) -> int:
@@ -159,10 +159,12 @@ class ErasureRoot:
         The table is None for transactions and events.
         """
         found: dict[str, tuple[_TableToErase | None, set[Within], int]] = {}
+        rewriter = Rewriter(self.target, self.wanted)
         for table in self._tables(folder, incarnation):
             for file in table.files:
                 changes = table.changes_in(file)
-                if rows := max(len(changes), self._named(file.path, "_actor")):
+                named = rewriter.count_naming(file.path, NAMES_IN_TABLES)
+                if rows := max(len(changes), named):
                     found[file.path] = (table, changes, rows)
         return found | {path: (None, set(), rows) for path, rows in self._naming(folder)}
 
@@ -219,29 +221,11 @@ class ErasureRoot:
         """Yield the files of transactions and events that have the actor's name."""
         if not self.wanted.actor:
             return
+        rewriter = Rewriter(self.target, self.wanted)
         for kind in (TRANSACTIONS, EVENTS):
             for path in self._files(f"{folder}/{kind}"):
-                if rows := self._named(path, "actor", "actors", "context", "content"):
+                if rows := rewriter.count_naming(path, NAMES_BESIDE):
                     yield path, rows
-
-    def _named(self, path: str, *columns: str) -> int:
-        """Return how many rows of a file name the actor."""
-        name = self.wanted.actor
-        if not name:
-            return 0
-        quoted = orjson.dumps(name).decode()[1:-1]
-        with raising_problems(), self.target.open(path) as file:
-            parquet = pq.ParquetFile(file)
-            there = [each for each in columns if each in parquet.schema_arrow.names]
-            rows = 0
-            for batch in parquet.iter_batches(columns=there):
-                for line in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-                    rows += any(
-                        text and (text == name if column in ("actor", "_actor")
-                                  else name in text or quoted in text)
-                        for column, text in zip(there, line, strict=True)
-                    )  # fmt: skip
-        return rows
 
     def _sweep(self, folder: str) -> None:
         """Delete half-written files and files of compactions, which hold values, too.
