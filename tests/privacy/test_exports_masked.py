@@ -12,6 +12,7 @@ from django.test import Client
 from replview.access.visibility import forget, use_visibility, visibility_for
 from replview.access.withheld import masked_for
 from replview.acts.sources import rename_source
+from replview.features.exports.outlook import outlook_of
 from replview.features.exports.request import read_export_request
 from replview.features.peeks.job import without_masked
 from replview.parquet import reading
@@ -421,3 +422,44 @@ def test_a_text_is_not_looked_for_in_what_is_withheld(shop: Shop, restricted) ->
         assert (transactions("planted five"), transactions("planted bonus")) == (1, 0)
     masked("status")
     assert (transactions("planted five"), transactions("planted bonus")) == (0, 1)
+
+
+def test_no_estimate_reveals_the_size_of_a_withheld_value(shop: Shop, restricted) -> None:
+    orders, staff = str(shop.orders.relation_id), str(shop.staff.relation_id)
+    unsent = {"op": "U", "new": {"id": "1"}, "key_hash": signed_hash(["1"])}
+    shop.commit(
+        unsent,
+        {"op": "I", "new": {"id": "5", "pay": "PLANTED bonus"}, "version": shop.staff},
+        relations={orders: [0, 1, 0, 0], staff: [1, 0, 0, 0]},
+    )
+
+    def estimates(size: int, **touching: str) -> list[dict]:
+        """The estimates for a plain request and one for large transactions, at this size."""
+        of_them = Transaction.objects.filter(**touching)
+        of_them.update(size_bytes=size)
+        asked = ({}, {"min_bytes": "5000"})
+        return [outlook_of(read_export_request(shop.slot, each)).facts() for each in asked]
+
+    assert estimates(100) != estimates(9_000)
+    estimates(100)
+    with use_visibility(visibility_for(restricted)):
+        assert estimates(100, relations__has_key=staff) == estimates(
+            9_000, relations__has_key=staff
+        )
+    masked("status")
+    assert estimates(100, relations__has_key=orders) == estimates(9_000, relations__has_key=orders)
+    assert {name for _, name in outlook_of(read_export_request(shop.slot, {})).unsent} == {"note"}
+
+
+def test_a_size_that_covers_a_hidden_table_is_not_exported(shop: Shop, restricted, tmp_path):
+    orders, staff = str(shop.orders.relation_id), str(shop.staff.relation_id)
+    shop.commit(
+        {**insert(5), "new": {"id": "5", "status": "PLANTED five", "note": None}},
+        {"op": "I", "new": {"id": "5", "pay": "PLANTED bonus"}, "version": shop.staff},
+        relations={orders: [1, 0, 0, 0], staff: [1, 0, 0, 0]},
+    )
+    with use_visibility(visibility_for(restricted)):
+        written(shop, tmp_path / "out")
+    [transactions] = (tmp_path / "out").glob("*/*/transactions/**/*.parquet")
+    sizes = pq.read_table(transactions, partitioning=None).to_pydict()["size_bytes"]
+    assert [size is None for size in sizes] == [False, False, True]

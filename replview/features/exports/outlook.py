@@ -216,13 +216,16 @@ def unsent_of(
 ) -> Mapping[tuple[int, str], int]:
     """Return the number of updates that did not send a value, by (relation, column).
 
-    The result is empty where counting is expensive.
+    The result is empty where counting is expensive. It has no masked column, because an unsent
+    value did not change.
     """
     unsent: dict[tuple[int, str], int] = {}
     if estimated.rows > _UNSENT_CHANGES_LIMIT or "update" not in places.wanted_operations(slice_):
         return unsent
     for table in tables[:_TABLES_LIMIT]:
-        names = [column.source_name for column in table.columns][:_COLUMNS_LIMIT]
+        masked = slice_.masked_of(table.name)
+        names = [column.source_name for column in table.columns if column.source_name not in masked]
+        names = names[:_COLUMNS_LIMIT]
         if not names:
             continue
         count = sql.SQL("count(*) FILTER (WHERE c.version_id = ANY({}) AND NOT c.new ? {})")

@@ -38,6 +38,19 @@ _NOT_MASKED = """
         SELECT r.schema || '.' || r."table" FROM relation r WHERE r.id = c.relation_id), v.key),
         false)
 """
+_MASKS_NOTHING = """
+    NOT t.relations ?| ARRAY(
+        SELECT r.id::text FROM slot_incarnation i JOIN relation r ON r.slot_id = i.slot_id
+        JOIN relation_version v ON v.relation_id = r.id
+        WHERE i.id = {incarnation}
+          AND {masked}::text[] && ARRAY[r.schema || '.' || r."table", v.schema || '.' || v."table"])
+"""
+_HAS_ONLY = """
+    t.messages = 0 AND t.relations - ARRAY(
+        SELECT r.id::text FROM relation r
+        WHERE r.schema || '.' || r."table" = ANY({words}::text[]) OR (r.schema, r."table") IN (
+            SELECT * FROM unnest({schemas}::text[], {names}::text[]))) = '{{}}'
+"""
 # Count the changes of these actors alone in a transaction of several actors.
 _THEIRS = """CASE WHEN t.actors IS NULL THEN {all} ELSE (
     SELECT coalesce(sum((e #>> {path})::bigint), 0)::bigint FROM jsonb_array_elements(t.actors) e
@@ -103,25 +116,52 @@ def _narrowing(part: Slice) -> sql.Composed:
         prepared_min=asked.prepared_min,
     )
     found = limited_conditions(wanted, _limits(part))
-    return _bound(found.row_sql, found.values)
+    rows = _bound(found.row_sql, found.values)
+    return sql.SQL("{} AND {}").format(rows, shows_size(part)) if asked.min_bytes else rows
+
+
+def shows_size(part: Slice) -> sql.Composable:
+    """Return the condition for transactions whose size reveals no length of a withheld value.
+
+    A slice without messages is one of an account that may see its tables only, so a transaction
+    must have touched no other table.
+    """
+    found: list[sql.Composable] = []
+    if part.masked:
+        masked = [name for name, _ in part.masked]
+        found.append(sql.SQL(_MASKS_NOTHING).format(incarnation=part.incarnation_id, masked=masked))
+    if not part.narrowed.in_messages:
+        words, schemas, names = _named(part.tables)
+        found.append(sql.SQL(_HAS_ONLY).format(words=words, schemas=schemas, names=names))
+    return sql.SQL("({})").format(sql.SQL(" AND ").join(found)) if found else sql.SQL("true")
 
 
 def _limits(part: Slice) -> TextLimits:
     """Exclude masked values from the text search, and tables that may not be searched."""
     asked = part.narrowed
     in_tables = "" if asked.searched is None else _IN_TABLES
-    searched = chosen_tables(asked.searched or ())
+    words, schemas, names = _named(asked.searched or ())
     in_messages = "" if asked.in_messages else " AND c.op::text <> 'M'"
     masked = orjson.dumps({name: list(columns) for name, columns in part.masked}).decode()
     return TextLimits(
         of_change=in_tables + in_messages,
         of_value=_NOT_MASKED if part.masked else "",
         parameters={
-            "searched": [word for word, schema, _ in searched if schema is None],
-            "searched_schemas": [schema for _, schema, _ in searched if schema is not None],
-            "searched_names": [name for _, _, name in searched if name is not None],
+            "searched": words,
+            "searched_schemas": schemas,
+            "searched_names": names,
             "masked": masked,
         },
+    )
+
+
+def _named(tables: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the tables for SQL: words that may be of several tables, then schemas and names."""
+    chosen = chosen_tables(tables)
+    return (
+        [word for word, schema, _ in chosen if schema is None],
+        [schema for _, schema, _ in chosen if schema is not None],
+        [name for _, _, name in chosen if name is not None],
     )
 
 

@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 
 from replview.parquet.reading.batches import copied
 from replview.parquet.reading.connecting import StoreConnection
-from replview.parquet.reading.masks import masked_images, masked_relations
+from replview.parquet.reading.masks import masked_images
 from replview.parquet.reading.packed_values import (
     INT64,
     LSN,
@@ -26,6 +26,7 @@ from replview.parquet.reading.places import (
     everything,
     lsn_text,
     operation_codes,
+    shows_size,
     wanted_operations,
 )
 from replview.parquet.reading.resolving import relation_ids, transactions_of
@@ -160,7 +161,7 @@ def read_transactions(
     """
     where = transactions_of(connection, part, within)
     fields = {item.name: _packed_as(item) for item in TRANSACTIONS if item.name != "incarnation"}
-    columns = _columns(connection, part, fields)
+    columns = _columns(part, fields)
     after, rows = -1, _PAGE
     while rows == _PAGE:
         query = sql.SQL(_TRANSACTIONS).format(
@@ -194,13 +195,9 @@ def _packed_as(item: pa.Field) -> Fixed | Texts:
     return LSN if item.name == "_commit_version" else INT64
 
 
-def _columns(connection: StoreConnection, part: Slice, names: Iterable[str]) -> sql.Composable:
+def _columns(part: Slice, names: Iterable[str]) -> sql.Composable:
     shown = {name: _column(name, part) for name in names}
-    if masked := masked_relations(connection, part):
-        # The size would reveal how long a masked value is.
-        shown["size_bytes"] = sql.SQL(
-            "CASE WHEN NOT t.relations ?| {}::text[] THEN t.size_bytes END"
-        ).format(list(map(str, masked)))
+    shown["size_bytes"] = sql.SQL("CASE WHEN {} THEN t.size_bytes END").format(shows_size(part))
     return sql.SQL(", ").join(
         sql.SQL("{} AS {}").format(column, sql.Identifier(name)) for name, column in shown.items()
     )

@@ -20,6 +20,7 @@ from replview.parquet.reading.places import (
     PLACED_LSN,
     PLACED_TIME,
     conditions,
+    shows_size,
 )
 from replview.parquet.reading.resolving import transactions_of
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, Narrowing, Slice, SliceRange, SliceTable
@@ -45,8 +46,9 @@ _TRANSACTIONS = """
 """
 _PART = "(row_number() OVER (PARTITION BY {day} ORDER BY t.commit_seq) - 1) / {most}"
 _SIZES = """
-    SELECT count(*), sum(t.size_bytes)::float8,
-           sum(t.inserts + t.updates + t.deletes + t.truncates + t.messages)::float8
+    SELECT count(*), sum(t.size_bytes) FILTER (WHERE {shown})::float8,
+           sum(t.inserts + t.updates + t.deletes + t.truncates + t.messages)
+               FILTER (WHERE {shown})::float8
     FROM transaction t WHERE {where}
 """
 
@@ -56,7 +58,8 @@ class Sizes:
     """The number of a slice's transactions, and the average size of their changes."""
 
     transactions: int
-    #: The average size of a change in the stream, over all tables.
+    #: The average size of a change in the stream, over all tables of transactions whose size
+    #: reveals nothing withheld.
     bytes_per_change: float
 
 
@@ -167,7 +170,7 @@ def _parts(
 def sizes_of(connection: StoreConnection, part: Slice) -> Sizes:
     """Sum the sizes of the slice's transactions."""
     where = transactions_of(connection, part)
-    row = connection.execute(sql.SQL(_SIZES).format(where=where)).fetchone()
+    row = connection.execute(sql.SQL(_SIZES).format(where=where, shown=shows_size(part))).fetchone()
     count, size, changes = row or (0, None, None)
     return Sizes(count, max(1.0, size / changes) if size and changes else _NO_SIZE)
 
