@@ -2,10 +2,13 @@
 
 import json
 from dataclasses import asdict
+from importlib import import_module
 from io import StringIO
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
+from django.db import DatabaseError, connection
 from django.test import Client
 from django.utils import timezone
 
@@ -13,9 +16,13 @@ from replview.access.visibility import forget
 from replview.acts.noting import note_slot
 from replview.store.looks import store_publication_look
 from replview.store.models import AccessRecord, MaskRule, Relation, RelationVersion, Slot
+from replview.store.read.seen import without_row_filters
+from replview.store.write.access_record import note
 from replview.ui.managed import Outcome
 from tests.support.history_rows import History
 from tests.support.people import make_user
+
+_migration = import_module("replview.store.migrations.0032_no_row_filters_in_access_record")
 
 ADDED = "ALTER PUBLICATION shop ADD TABLE public.orders"
 FILTERED = f"{ADDED} WHERE ((status <> 'PLANTED'::text))"
@@ -61,6 +68,22 @@ def test_the_access_record_keeps_no_filter(slot: Slot) -> None:
     assert "PLANTED" not in json.dumps(details)
     assert details[0]["statements"][0].startswith(ADDED)
     assert details[1]["dropped_publications"][0]["name"] == "shop"
+
+
+def test_filters_are_removed_from_records_that_were_written_with_them(db) -> None:
+    for statement in (FILTERED, without_row_filters(FILTERED), ADDED):
+        note("changed_slot", details={"act": "columns", "statements": [statement]})
+    with connection.schema_editor(atomic=True) as editor:
+        _migration.remove(apps, editor)
+        _migration.remove(apps, editor)
+    records = list(AccessRecord.objects.order_by("pk"))
+    shown = [row.details["statements"] for row in records[:3]]
+    assert shown == [[without_row_filters(FILTERED)]] * 2 + [[ADDED]]
+    assert [(row.action, row.details) for row in records[3:]] == [
+        ("forgot_access_record", {"records": 1})
+    ]
+    with pytest.raises(DatabaseError, match="append-only"):
+        AccessRecord.objects.update(details={})
 
 
 def test_what_is_masked_under_a_former_name_is_in_no_filter(db) -> None:

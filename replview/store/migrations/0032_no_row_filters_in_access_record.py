@@ -1,0 +1,49 @@
+"""Remove the row filters of publications from records of access that were written before they were
+withheld there: a row filter quotes values of rows.
+"""
+
+import json
+
+from django.db import migrations
+
+from replview.store.read.seen import without_row_filters
+
+_WITH_FILTERS = """
+    SELECT at, id, details::text FROM access_record WHERE position(' WHERE (' IN details::text) > 0
+"""
+_REFUSE = "SELECT pg_get_functiondef('access_record_refuse'::regproc)"
+# The trigger refuses changes. Its function is another one in this transaction only, which no other
+# session sees, so that nobody waits and no other change is let through.
+_ALLOW = """
+    CREATE OR REPLACE FUNCTION access_record_refuse() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN RETURN NEW; END'
+"""
+_ADD = """
+    SELECT access_record_add('forgot_access_record', NULL, '', 'command', '', '', '',
+                             'row filters of publications', NULL, '{}', '{}', %s)
+"""
+
+
+def remove(apps, schema_editor):
+    """Replace the filters as in records that are written today, and record in how many."""
+    with schema_editor.connection.cursor() as cursor:
+        cursor.execute(_WITH_FILTERS)
+        found = [(at, number, json.loads(text)) for at, number, text in cursor.fetchall()]
+        new = [(at, number, without_row_filters(details)) for at, number, details in found]
+        changed = [row for row, before in zip(new, found) if row != before]
+        if not changed:
+            return
+        cursor.execute(_REFUSE)
+        [(refuse,)] = cursor.fetchall()
+        cursor.execute(_ALLOW)
+        for at, number, details in changed:
+            cursor.execute('UPDATE access_record SET details = %s WHERE at = %s AND id = %s',
+                           [json.dumps(details), at, number])
+        cursor.execute(refuse)
+        cursor.execute(_ADD, [json.dumps({'records': len(changed)})])
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [('store', '0031_catalog_mark')]
+    operations = [migrations.RunPython(remove, migrations.RunPython.noop)]
