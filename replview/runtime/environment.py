@@ -149,8 +149,11 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "A value that is larger (or the values of a row that are together) is kept aside from "
             "its change, in pieces.", default="64"),
         Variable("REPLVIEW_VALUE_LIMIT_MB",
-            "A value that is larger is not kept: the record has its size and SHA-256. A receiver "
-            "needs up to 150 MB and three times that.", default="384"),
+            "A value that is larger is not kept: the record has its size and SHA-256. PostgreSQL "
+            "has none above 1 GB. A receiver needs up to 150 MB and three times that. Exports and "
+            "the archive have values of up to 384 MB, and of larger ones the size and SHA-256: a "
+            "file's cell is in memory as a whole, several times. Download those from their "
+            "transaction's page.", default="1024"),
         Variable("REPLVIEW_VERSIONS_PER_TABLE",
             "A slot stops where a table has had more shapes than this: each of them is kept.",
             default="10000"),

@@ -1,12 +1,15 @@
 """Rows before updates that a slice works out from the record are those that the pages tell of."""
 
 import datetime as dt
+import hashlib
 
+import orjson
 import pytest
 from django.db import connection
 
 from replview.access.visibility import reading_session
 from replview.parquet import reading
+from replview.parquet.reading import completing
 from replview.store.models import LargeValue, Quarantine, Transaction
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.before_images import before_images
@@ -82,7 +85,7 @@ def test_they_are_the_pages_whatever_happened_to_rows(source, record, store_dsn)
         assert any(derived for _, derived in found.values()) == (table == "plain")
 
 
-def test_nothing_is_told_across_what_is_not_known(store_dsn) -> None:
+def test_nothing_is_told_across_what_is_not_known(store_dsn, monkeypatch) -> None:
     today = dt.datetime.now(tz=dt.UTC).date()
     connection.ensure_connection()
     ensure_partitions(connection.connection, today, today)
@@ -137,3 +140,9 @@ def test_nothing_is_told_across_what_is_not_known(store_dsn) -> None:
     before = read(store_dsn, "replview", "orders")[-2]
     assert (before["_change_type"], before["status"]) == ("update_preimage", "new")
     assert (before["added"], before["_pg_raw"]) == ("abcdef", [])
+    # A value that no file may hold is told by its size and hash.
+    monkeypatch.setattr(completing, "MOST_BYTES", 5)
+    before = read(store_dsn, "replview", "orders")[-2]
+    digest = hashlib.sha256(b"abcdef").hexdigest()
+    mark = orjson.dumps({"$too_large": 6, "$sha256": digest}).decode()
+    assert (before["added"], before["_pg_raw"]) == (None, [("added", mark)])

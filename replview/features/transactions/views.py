@@ -1,9 +1,11 @@
 """Views of a transaction, of its drawer, and of each change as JSON, SQL or undo."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
@@ -19,10 +21,11 @@ from replview.store.read.changes.as_sql import (
     undo_transaction,
 )
 from replview.store.read.changes.of_transaction import (
+    beginning_of,
     first_changes_whole,
     last_seq,
     one_change,
-    value_of,
+    value_pieces,
 )
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.coverage import coverage_of
@@ -47,6 +50,7 @@ from replview.ui.changes.transaction_text import NOT_UNDONE, Heading, heading_of
 from replview.ui.page_fields import named_fields
 from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
+from replview.ui.streaming import stream
 
 REFUSED = 409
 
@@ -129,20 +133,30 @@ def _after_seq(request: HttpRequest) -> int:
 
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
-def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
-    """Return one whole value; ``side`` is old, new, or before (derived from earlier changes)."""
+def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponseBase:
+    """Return a value as a page shows it, or with ``whole`` all of it, as a download.
+
+    ``side`` is old, new, or before (derived from earlier changes).
+    """
     side, column = request.GET.get("side", ""), request.GET.get("column", "")
+    text, place = None, (transaction_id, seq, side)
     if side == "before":
         change = _read_change(transaction_id, seq)
-        before_image = before_images(reading_session(), [change]).get((transaction_id, seq))
-        text = None if before_image is None else before_image.image.get(column)
-        text = text if isinstance(text, str) else None
-    else:
-        text = value_of(reading_session(), transaction_id, seq, side, column)
-    if text is None:
+        before = before_images(reading_session(), [change]).get((transaction_id, seq))
+        image = None if before is None else before.image.get(column)
+        text = image if isinstance(image, str) else None
+        if before is not None and isinstance(image, Mapping) and "$aside" in image:
+            # The value is stored with the change that sent it.
+            place = before.origins.get(column, place)
+    pieces = iter([text]) if text is not None else value_pieces(reading_session(), *place, column)
+    if pieces is None:
         raise Http404("no such value")
     viewed(rows=1, transaction=transaction_id, seq=seq)
-    return _text_response(text, "value.txt")
+    if "whole" not in request.GET:
+        return _text_response(beginning_of(pieces), "value.txt")
+    answer = stream(request, (piece.encode() for piece in pieces), "text/plain; charset=utf-8")
+    answer["Content-Disposition"] = 'attachment; filename="value.txt"'
+    return answer
 
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)

@@ -9,6 +9,7 @@ the record. Where the record has nothing, the row stays only if its update moved
 key. Where whole rows are requested, rows after updates and deleted rows are filled in the same way.
 """
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,9 @@ from replview.store.read.visibility import MASKED, Grants, Visibility
 ASIDE = "$aside"
 #: The key beside ``$aside`` where another change stored the value: transaction, seq, side.
 ORIGIN = "$of"
+#: Bytes of the largest value that files hold; of a larger one they have the size and the SHA-256.
+#: Arrow and Parquet need a value in one piece, and writing it takes eight times its size.
+MOST_BYTES = 384 * 1024 * 1024
 #: Characters fetched for one portion of rows, unless one row alone has more.
 _PORTION = 32 * 1024 * 1024
 _PIECES = """
@@ -76,7 +80,8 @@ def marks_of(batch: pa.RecordBatch, kinds: Sequence[str], beside: SideConnection
             text = mark = None
             origin = value.pop(ORIGIN, None)
             if ASIDE in value:
-                text = _aside(beside, name, *(origin or _origin(batch, place, kinds)))
+                text, too_large = _aside(beside, name, *(origin or _origin(batch, place, kinds)))
+                value = too_large or value
             if text is None:
                 mark = orjson.dumps(value).decode()
             found.setdefault(name, {})[place] = (text, mark)
@@ -97,11 +102,25 @@ def unmarked(marks: Marks, texts: pa.Array, name: str) -> tuple[pa.Array, Mappin
 
 def _aside(
     beside: SideConnection, column: str, transaction_id: int, seq: int, side: str
-) -> str | None:
-    """Return the whole value that is kept aside; None where it has been deleted."""
+) -> tuple[str | None, dict[str, object] | None]:
+    """Return the whole value that is kept aside; None where it has been deleted.
+
+    The second item is the mark in place of a value that is too large for a file.
+    """
+    pieces: list[str] = []
+    size, digest = 0, hashlib.sha256()
     key = [transaction_id, seq, side, column]
-    rows = beside.connection().execute(_PIECES, key).fetchall()
-    return "".join(row[0] for row in rows) if rows else None
+    for (piece,) in beside.connection().cursor().stream(_PIECES, key):
+        raw = piece.encode()
+        digest.update(raw)
+        size += len(raw)
+        if size <= MOST_BYTES:
+            pieces.append(piece)
+        else:
+            pieces.clear()
+    if size > MOST_BYTES:
+        return None, {"$too_large": size, "$sha256": digest.hexdigest()}
+    return "".join(pieces) if size else None, None
 
 
 def _origin(batch: pa.RecordBatch, place: int, kinds: Sequence[str]) -> tuple[int, int, str]:

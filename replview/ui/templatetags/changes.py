@@ -8,6 +8,7 @@ from django import template
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
+from replview.store.read.changes.of_transaction import SHOWN_CHARACTERS
 from replview.text.addresses import row_url
 from replview.ui.changes.cells import Block, Cell, ColumnLine
 from replview.ui.changes.value_diff import DiffPiece, JSONLine
@@ -60,6 +61,11 @@ def cell_html(block: Block, cell: Cell, column: str) -> str:
         return html
     address = reverse("transaction-value", args=[block.transaction_id, block.seq])
     query = escape(f"?side={cell.side}&column={quote(column, safe='')}")
+    if cell.length > SHOWN_CHARACTERS:
+        return (
+            f'{shown} <a class="btn btn-text" download href="{address}{query}&amp;whole=1">'
+            f"download {cell.length:,} characters</a>"
+        )
     return (
         f'{html} <button class="btn btn-text show-all" type="button" '
         f'data-value="{address}{query}">show all {cell.length:,}</button>'

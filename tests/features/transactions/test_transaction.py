@@ -21,7 +21,7 @@ from replview.features.transactions.page import TransactionPage, read_page
 from replview.features.transactions.views import read_drawer
 from replview.live.filters import LiveFilter
 from replview.live.summaries import summarise
-from replview.store.models import AbortedSubtransaction, Transaction
+from replview.store.models import AbortedSubtransaction, LargeValue, Transaction
 from replview.store.read.history import transactions_by_id
 from replview.store.write.partitions import ensure_partitions
 from replview.ui.changes.drawer import find_transaction, read_slot
@@ -407,3 +407,29 @@ def test_the_drawer_is_rendered(signed_in: Client, history: History) -> None:
     long = history.commit(*(insert(n) for n in range(30)))
     more = f'data-more="/transactions/{long}/changes/?after=25"'
     assert more in get(signed_in, long, "drawer/")
+
+
+def test_a_value_that_is_kept_aside_is_downloaded_whole(
+    signed_in: Client, history: History
+) -> None:
+    pieces = ["é" * 1_500_000, "z" * 1_500_000]
+    first = history.commit(
+        insert(1, key_hash=1, new={"id": "1", "status": "a", "note": {"$aside": 3_000_000}})
+    )
+    for number, content in enumerate(pieces):
+        LargeValue.objects.create(
+            transaction_id=first, seq=1, side="new", column="note", piece=number, content=content
+        )
+    later = history.commit(
+        {"op": "U", "new": {"id": "1", "status": "b", "note": "short"}, "key_hash": 1}
+    )
+    for made, side in ((first, "new"), (later, "before")):
+        place = f"changes/1/value/?side={side}&amp;column=note&amp;whole=1"
+        page = get(signed_in, made)
+        assert f'download href="/transactions/{made}/{place}">' in page
+        assert "download 3,000,000 characters" in page
+        answer = signed_in.get(f"/transactions/{made}/{place}".replace("&amp;", "&"))
+        assert b"".join(answer.streaming_content).decode() == "".join(pieces)
+        assert answer["Content-Disposition"].startswith("attachment")
+        shown = get(signed_in, made, f"changes/1/value/?side={side}&column=note")
+        assert shown == "".join(pieces)[:2_000_000]

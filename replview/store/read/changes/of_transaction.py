@@ -6,7 +6,7 @@ for.
 """
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,7 @@ _PREFIXES = """
     ORDER BY transaction_id, seq
 """
 # Characters of a value that a page shows at most; larger ones are for a download.
-_VALUE_LIMIT = 2_000_000
+SHOWN_CHARACTERS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,24 +258,32 @@ def messages_of(session: ReadSession, ids: Collection[int]) -> dict[int, str]:
     return {row[0]: row[1] or "" for row in session.rows(_PREFIXES, [list(ids)])} if ids else {}
 
 
-def value_of(
+def value_pieces(
     session: ReadSession, transaction_id: int, seq: int, side: str, column: str
-) -> str | None:
-    """Return one whole value as text, up to 2,000,000 characters; None where there is none."""
+) -> Iterator[str] | None:
+    """Return one whole value as text, in pieces, however large; None where there is none."""
     if side not in ("old", "new") or _withheld(session, transaction_id, seq, column):
         return None
     sql = f"""
-        SELECT left({side}->>%(column)s, %(limit)s), jsonb_typeof({side}->%(column)s)
+        SELECT {side}->>%(column)s, jsonb_typeof({side}->%(column)s)
         FROM change WHERE transaction_id = %(id)s AND seq = %(seq)s
     """  # noqa: S608 (side is one of two words)
-    params = {"column": column, "limit": _VALUE_LIMIT, "id": transaction_id, "seq": seq}
+    params = {"column": column, "id": transaction_id, "seq": seq}
     rows = session.rows(sql, params)
     if not rows or rows[0][0] is None:
         return None
     text, json_type = rows[0]
     if json_type == "object" and "$aside" in orjson.loads(text):
         return _large_value(session, {**params, "side": side})
-    return str(text)
+    return iter([str(text)])
+
+
+def beginning_of(pieces: Iterator[str]) -> str:
+    """Return a value that comes in pieces, up to ``SHOWN_CHARACTERS``."""
+    text = ""
+    while len(text) < SHOWN_CHARACTERS and (piece := next(pieces, "")):
+        text += piece
+    return text[:SHOWN_CHARACTERS]
 
 
 def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) -> bool:
@@ -295,18 +303,14 @@ def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) 
     return False
 
 
-def _large_value(session: ReadSession, params: dict[str, object]) -> str:
+def _large_value(session: ReadSession, params: dict[str, object]) -> Iterator[str]:
+    """Yield the pieces of a value that is kept aside."""
     from_sql = """
         FROM large_value WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s
           AND "column" = %(column)s
     """
-    text = ""
     piece = session.rows(f"SELECT min(piece) {from_sql}", params)[0][0]
-    sql = f"SELECT left(content, %(limit)s) {from_sql} AND piece = %(piece)s"
-    while piece is not None and len(text) < _VALUE_LIMIT:
-        rows = session.rows(sql, {**params, "piece": piece})
-        if not rows:
-            break
-        text += rows[0][0]
+    sql = f"SELECT content {from_sql} AND piece = %(piece)s"
+    while piece is not None and (rows := session.rows(sql, {**params, "piece": piece})):
+        yield rows[0][0]
         piece += 1
-    return text[:_VALUE_LIMIT]
