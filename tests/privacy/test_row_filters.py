@@ -22,7 +22,7 @@ from replview.ui.managed import Outcome
 from tests.support.history_rows import History
 from tests.support.people import make_user
 
-_migration = import_module("replview.store.migrations.0032_no_row_filters_in_access_record")
+_migration = import_module("replview.store.migrations.0034_no_row_filters_in_access_record")
 
 ADDED = "ALTER PUBLICATION shop ADD TABLE public.orders"
 FILTERED = f"{ADDED} WHERE ((status <> 'PLANTED'::text))"

@@ -63,7 +63,7 @@ def cell_html(block: Block, cell: Cell, column: str) -> str:
     query = escape(f"?side={cell.side}&column={quote(column, safe='')}")
     if cell.length > SHOWN_CHARACTERS:
         return (
-            f'{shown} <a class="btn btn-text" download href="{address}{query}&amp;whole=1">'
+            f'{html} <a class="btn btn-text" download href="{address}{query}&amp;whole=1">'
             f"download {cell.length:,} characters</a>"
         )
     return (

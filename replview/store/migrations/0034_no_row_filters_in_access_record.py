@@ -45,5 +45,5 @@ def remove(apps, schema_editor):
 
 class Migration(migrations.Migration):
 
-    dependencies = [('store', '0031_catalog_mark')]
+    dependencies = [('store', '0033_details_of_results')]
     operations = [migrations.RunPython(remove, migrations.RunPython.noop)]
