@@ -42,14 +42,14 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> P
             raise
         return Plan(title=title, on=source.name, refusal=error)
     sentences = [
-        "Nothing is made on the source: replview reads the slot as it is, from where it stands, "
+        "Nothing is created on the source: replview reads the slot from its confirmed position, "
         "and confirms what it has stored.",
-        "A slot has one reader. Whoever read it until now finds changes missing that replview "
-        "has confirmed: adopt only a slot that nobody needs any more.",
-        "replview never drops it: removing it later only forgets it here.",
+        "A slot has one reader. Its former reader would miss the changes that replview has "
+        "confirmed: adopt only a slot that no other program needs.",
+        "replview never drops this slot on the source: removing it later only deletes its record.",
     ]
     if facts.retained_wal_bytes:
-        sentences.append("What waits in it is received at once.")
+        sentences.append("The changes that wait in the slot are received at once.")
     sentences += [
         f"{note.text[:1].upper()}{note.text[1:]}."
         for note in plan.notes
@@ -78,11 +78,12 @@ def _plan_adoption(
     with reading(full_conninfo(source), deadline_seconds=_ADOPT_SECONDS) as connection:
         existing = next((slot for slot in read_slots(connection) if slot.slot_name == name), None)
         if existing is None:
-            raise SourceProblem("no_such_slot", f"{source} has no slot {name}", "Look at its slots")
+            cause = f"{source} has no slot {name}"
+            raise SourceProblem("no_such_slot", cause, "Choose one of the slots that it has")
         if existing.slot_type != "logical":
             raise SourceProblem(
                 "other_slot",
-                f"slot {name} is a physical one: it has WAL, but no changes of rows",
+                f"slot {name} is a physical slot: it has WAL, but no row changes",
                 "Choose a logical slot",
             )
         if existing.active:
@@ -91,20 +92,21 @@ def _plan_adoption(
             raise SourceProblem(
                 "slot_in_use",
                 f"process {existing.active_pid}{program} reads slot {name}",
-                "Stop that reader for good first: a slot has one",
+                "Stop that reader permanently first: a slot can have only one",
             )
         if existing.wal_status == "lost" or existing.invalidation_reason:
             cause = f"slot {name} is lost: it can never be read again"
-            raise SourceProblem("slot_lost", cause, "Drop it")
+            raise SourceProblem("slot_lost", cause, "Drop it and create a new one")
         if existing.plugin == "pgoutput" and not publications:
             raise SourceProblem(
                 "no_publications",
-                f"no publication is chosen for slot {name}, and pgoutput sends what those publish",
-                "Choose the publications its reader used",
+                f"no publication is chosen for slot {name}, and pgoutput sends only what "
+                "publications publish",
+                "Choose the publications that its former reader used",
             )
         request = SlotRequest(slot_name=name, publications=tuple(publications), adopt=True)
         return make_plan(connection, request), existing
 
 
 def _already_received(source: Source, name: str) -> SourceProblem:
-    return SourceProblem("ours", f"replview already has a slot {source}/{name}", "Start it")
+    return SourceProblem("ours", f"replview already has a slot {source}/{name}", "Use that slot")

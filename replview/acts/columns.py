@@ -164,7 +164,7 @@ class NamedColumns:
                     if new_rules.setdefault(key, {}).setdefault(column, rule) != rule:
                         raise SourceProblem(
                             "contradiction",
-                            f"{table_text(*key)}.{column} is named twice, for different things",
+                            f"{table_text(*key)}.{column} is named twice, with different rules",
                             "Name each column once",
                         )
         named_columns = {key: frozenset(columns) for key, columns in new_rules.items()}
@@ -274,7 +274,8 @@ def _plan_changes(
     changes = plan_column_changes(connection, made_by_us(slot), readers, left_out)
     rule_changes = _rule_changes_of(slot, rules)
     if not changes.statements and rule_changes.rules == slot.column_rules:
-        raise SourceProblem("nothing", "the columns are kept like that already", "Choose otherwise")
+        cause = "these rules already apply to the columns"
+        raise SourceProblem("nothing", cause, "Choose other columns or other rules")
     return _ColumnPlan(changes, rule_changes)
 
 
@@ -299,20 +300,21 @@ def _consequences(slot: Slot, changes: ColumnChanges, rule_changes: _RuleChanges
     shared = [other.name for other in other_slots if set(other.publications) & set(changes.altered)]
     sentences = [
         (changes.statements, "The statements run in one transaction: all of them, or none."),
-        (changes.unsent, f"The source sends {some_of(changes.unsent)} no more: the record shows "
-         "these columns as not sent from then on."),
-        (changes.sent, f"The source sends {some_of(changes.sent)} again, from the next change of "
-         "a row on; what was not sent stays unknown."),
-        (changes.listed, f"{some_of(changes.listed)} is published by a list of its columns: one "
+        (changes.unsent, f"The source no longer sends {some_of(changes.unsent)}. From then on "
+         "the record shows these columns as not sent."),
+        (changes.sent, f"The source sends {some_of(changes.sent)} again, with the next change of "
+         "each row. Values that were not sent stay unknown."),
+        (changes.listed, f"{some_of(changes.listed)} is published with a column list: a column "
          "that is added to the table later is not sent until it is chosen here."),
-        *((names, f"The source goes on sending {some_of(names)}, for {reason}; replview keeps "
-           "nothing of it.") for reason, names in changes.still_sent.items()),
-        (rule_changes.masked, f"Of {some_of(rule_changes.masked)} only that there was a value "
-         "is kept from now on."),
-        (rule_changes.whole, f"{some_of(rule_changes.whole)} is kept as it comes from now on."),
-        (rule_changes.masked or rule_changes.dropped, "What is stored already stays as it is: "
-         "erase it, or hide it by a mask rule."),
-        (shared, f"Slot {some_of(shared)} reads the same publication: it holds for it, too."),
-        (True, "The receiver connects anew within two seconds; nothing is lost."),
+        *((names, f"The source still sends {some_of(names)}, because {reason}. replview does not "
+           "store it.") for reason, names in changes.still_sent.items()),
+        (rule_changes.masked, "From now on replview stores only that there was a value, not the "
+         f"value itself, of {some_of(rule_changes.masked)}."),
+        (rule_changes.whole, f"From now on replview stores {some_of(rule_changes.whole)} in full."),
+        (rule_changes.masked or rule_changes.dropped, "Values that are already stored do not "
+         "change: erase them, or hide them with a mask rule."),
+        (shared, f"Slot {some_of(shared)} reads the same publication: the change also applies to "
+         "it."),
+        (True, "The receiver reconnects within two seconds; no change is lost."),
     ]  # fmt: skip
     return [sentence for holds, sentence in sentences if holds]

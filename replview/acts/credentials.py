@@ -95,9 +95,9 @@ def check_same_place(source: Source, tried: Tried) -> None:
     if known_identifier not in (None, "", "unknown") and identifier not in (None, known_identifier):
         raise SourceProblem(
             "other_server",
-            f"this is another cluster (system identifier {identifier}) than {source} was "
-            f"({known_identifier})",
-            f"To read that one from now on, move the source: replview source move {source} DSN",
+            f"this is not the cluster of {source}: its system identifier is {identifier}, not "
+            f"{known_identifier}",
+            f"To read this cluster from now on, move the source: replview source move {source} DSN",
         )
     database = database_of(source)
     if database is None:
@@ -108,8 +108,8 @@ def check_same_place(source: Source, tried: Tried) -> None:
     if database is not None and database != tried.server.database:
         raise SourceProblem(
             "other_database",
-            f"this is database {tried.server.database}, {source} is {database}",
-            "Name that database, or add this one as a source of its own",
+            f"this is database {tried.server.database}, but {source} is database {database}",
+            f"Give the address of database {database}, or add this database as another source",
         )
 
 
@@ -141,20 +141,20 @@ class Credentials:
 def plan_credentials(source: Source) -> Plan:
     """Plan the change of credentials without asking the source."""
     running = Slot.objects.filter(source=source, desired=Slot.Desired.RUNNING).count()
-    receivers = {0: "No slot is being received", 1: "Its receiver ends its session and connects"}
+    receivers = {0: "No receiver is running", 1: "Its receiver reconnects"}
     return Plan(
         title=f"Change the credentials of {source}",
         on=source.name,
         consequences=(
-            "They are tried first: they must lead to the same cluster and database, and, where a "
-            "slot is read through a replication connection, open one. What does not work is not "
-            "kept.",
-            f"{receivers.get(running, f'Its {running} receivers end their sessions and connect')}"
-            f"{' anew within two seconds; nothing is lost' if running else ''}. Sampling uses them "
-            "from its next look on; no worker restarts.",
-            "The password is sealed with this instance's key and never shown again, here or "
-            "elsewhere. The former one is forgotten here; on the server it is as it was: "
-            "ALTER ROLE … PASSWORD is yours to run.",
+            "replview tries the new credentials first. They must lead to the same cluster and "
+            "database and, if a slot is read through a replication connection, allow one. "
+            "Credentials that do not work are not stored.",
+            f"{receivers.get(running, f'Its {running} receivers reconnect')}"
+            f"{' within two seconds; no change is lost' if running else ''}. The next sample uses "
+            "the new credentials; no worker restarts.",
+            "The password is encrypted with this instance's key and never shown again. The former "
+            "password is deleted here. The server's password does not change: change it there "
+            "with ALTER ROLE … PASSWORD.",
         ),
     )
 
@@ -192,8 +192,8 @@ def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
         if not unchanged.update(**address, **no_problem, **facts):
             raise SourceProblem(
                 "changed",
-                f"the address of {source} was changed by somebody else in the meantime",
-                "Look at it and try again; nothing was changed",
+                f"another user has changed the address of {source} in the meantime",
+                "Nothing was changed: check the address and try again",
             )
         # Do this in the same transaction, so that no receiver starts with the former address.
         reopen_all(source.pk)
@@ -217,17 +217,19 @@ def candidate_of(source: Source, dsn: str, password_ref: str = "") -> Source:
 
 def _candidate(source: Source, new: Credentials) -> Source:
     if not new.given:
-        raise DSNError("nothing is new: give a password, where it is kept, or a DSN")
+        raise DSNError("no new credentials: give a user, a password, a password reference or a DSN")
     if new.password and new.password_ref:
-        raise DSNError("the password is given twice: itself, and by where it is kept")
+        raise DSNError("give either a password or a password reference, not both")
     if new.dsn:
         if new.user or new.password:
-            raise DSNError("a whole DSN holds its own user and password: give either")
+            raise DSNError(
+                "a DSN contains the user and password: give either a DSN, or a user and password"
+            )
         return candidate_of(source, new.dsn, new.password_ref)
     if source.conninfo.startswith("env:"):
         raise DSNError(
             f"the whole DSN of {source} is in the environment ({source.conninfo}): change it there "
-            "and start replview anew, or give a DSN here"
+            "and restart replview, or give a DSN here"
         )
     parts = libpq.conninfo_to_dict(resolve(source.conninfo))
     if new.user:

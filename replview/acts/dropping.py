@@ -101,7 +101,7 @@ def drop_slot(
     detail = {"statements": [] if leave_on_source else statements}
     if keep_record:
         give_up(slot, by)
-        message = "The slot was dropped on the source; its record is kept, and ends here."
+        message = "The slot was dropped on the source; its record is kept and ends here."
         note_slot(slot, "drop", message, by=by, **detail, dropped_publications=definitions)
         return
     Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.REMOVING)
@@ -118,7 +118,7 @@ def _drop_on_source(slot: Slot, drops: Drops, say: Say) -> list[dict[str, str]]:
         with connected(conninfo) as connection:
             definitions = read_definitions(connection, drops.publications)
         Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
-        progress = "The slot is stopped, nothing else was changed here"
+        progress = "The slot is stopped; nothing else was changed"
         exists = _wait_for_release(slot, conninfo, say) if drops.slot else False
         drop(conninfo, drops.statements(slot, there=exists))
         return definitions
@@ -128,7 +128,7 @@ def _drop_on_source(slot: Slot, drops: Drops, say: Say) -> list[dict[str, str]]:
         raise SourceProblem(
             "not_dropped",
             f"{cause}. {progress}",
-            f"Try again, or only forget it here and run on the source yourself: {remaining}",
+            f"Try again, or remove it only here and run this on the source yourself: {remaining}",
             "leave_on_source",
         ) from None
 
@@ -151,7 +151,7 @@ def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
                     f"End it with SELECT pg_terminate_backend({existing.active_pid}) and try again",
                 )
             if not announced:
-                say("waiting until the receiver lets the slot go")
+                say("waiting until the receiver releases the slot")
                 announced = True
             time.sleep(0.2)
 
@@ -163,34 +163,37 @@ def _consequences(
     statements_text = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
     if leave_on_source and statements_text:
         sentences.append(
-            f"Left on {slot.source}, to be run there by you: {statements_text}. Until then it is "
-            "there, and a slot holds WAL."
+            f"Nothing is dropped on {slot.source}. Run this there yourself: {statements_text}. "
+            "Until you do, these objects stay there, and a slot retains WAL."
         )
     elif drops.slot:
-        sentences.append(f"{slot.source} keeps no more WAL for it: what it held is free again.")
+        sentences.append(
+            f"{slot.source} no longer retains WAL for the slot: it can remove the WAL that the "
+            "slot retained."
+        )
     elif statements_text:
         sentences.append(
-            f"replview did not make this slot: it stays on {slot.source} and holds WAL there."
+            f"replview did not create this slot: it stays on {slot.source} and retains WAL there."
         )
     else:
         sentences.append(
-            f"Nothing is dropped on {slot.source}, for replview made nothing there: the slot "
-            "stays and holds WAL."
+            f"Nothing is dropped on {slot.source}, because replview created nothing there: the "
+            "slot stays and retains WAL."
         )
     if drops.shared:
         names = ", ".join(drops.shared)
-        sentences.append(f"Another slot of replview's reads {names}: not dropped.")
+        sentences.append(f"Not dropped, because another slot of replview reads it: {names}.")
     stored = f"{slot.transactions_stored:,} transactions"
     if keep_record:
         sentences.append(
-            f"The record ({stored} of its present incarnation) stays and can be browsed. What is "
-            "committed from now on is not in it; starting the slot again creates it anew, and "
-            "history shows the gap."
+            f"The record ({stored} of its current incarnation) is kept and can be browsed. "
+            "Transactions that commit from now on are not recorded. Starting the slot again "
+            "creates a new slot, and history shows the gap."
         )
     else:
         sentences.append(
-            f"The record ({stored} of its present incarnation) is deleted in the background. It "
-            "cannot be had again, except what was exported or archived."
+            f"The record ({stored} of its current incarnation) is deleted in the background. It "
+            "cannot be restored, except from exports and the archive."
         )
     return sentences
 
@@ -199,15 +202,15 @@ def _refusal(slot: Slot, *, keep_record: bool) -> SourceProblem | None:
     if slot.temporary:
         return SourceProblem(
             "temporary",
-            f"slot {slot} is a temporary one: it goes with its connection",
-            "End the watch it belongs to",
+            f"slot {slot} is temporary: the server drops it when its connection ends",
+            "End the watch that reads it",
         )
     if keep_record and slot.desired == Slot.Desired.REMOVING:
         return SourceProblem("removing", f"the record of {slot} is being deleted", "Nothing to do")
     if keep_record and not slot.owned:
         return SourceProblem(
             "not_ours",
-            f"replview did not make slot {slot.name}, and never drops it",
+            f"replview did not create slot {slot.name}, so it never drops it",
             "Stop receiving it, or remove it with its record",
         )
     return None
@@ -217,9 +220,8 @@ def _as_shown(statement: sql.Composed) -> Statement:
     text = statement.as_string(None)
     if "pg_drop_replication_slot" in text:
         needs = "REPLICATION (or a role that grants it)"
-        costs = "nothing: it frees the WAL and the catalog rows that the slot held"
+        costs = "nothing: the server can remove the WAL and the dead rows that the slot retained"
     else:
         needs = "ownership of the publication"
-        costs = "a moment's exclusive lock on the publication; subscriptions that read it fail " \
-            "from then"  # fmt: skip
+        costs = "a brief exclusive lock on the publication; subscriptions to it fail from then on"
     return Statement(sql=text, needs=needs, costs=costs)

@@ -49,16 +49,16 @@ def _predict_outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
     name, facts = row.name, tried.slots.get(row.name)
     if facts is None:
         return "missing", (
-            f"There is no slot {name} there: nothing is received until it is started again, which "
-            "creates it anew and leaves a gap."
+            f"The server has no slot {name}: nothing is received until the slot is started again, "
+            "which creates a new slot and leaves a gap."
         )
     if facts.database != tried.server.database:
         return "other database", (
-            f"The slot {name} there is of database {facts.database or 'unknown'}: it cannot be "
-            "received from this address."
+            f"Slot {name} of the server belongs to database {facts.database or 'unknown'}: it "
+            "cannot be received from this address."
         )
     if facts.wal_status == "lost" or facts.invalidation_reason:
-        return "lost", f"The slot {name} there is lost: it can never be read again."
+        return "lost", f"Slot {name} of the server is lost: it can never be read again."
     # SQL alone gives no position, which must not be taken for WAL that ends before our record.
     in_recovery = tried.server.in_recovery or tried.identity is None
     incarnation = new_incarnation(
@@ -69,10 +69,10 @@ def _predict_outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
         fork_of=lambda timeline: None if (fork := tried.forks.get(timeline)) is None else LSN(fork),
     )
     if incarnation is None or incarnation.reason in ("created", "adopted"):
-        return "goes on", f"Slot {name} goes on where its record ends."
+        return "goes on", f"Slot {name} continues where its record ends."
     if incarnation.shared_until is not None and incarnation.shared_until >= incarnation.started:
         return "goes on", (
-            f"Slot {name} continues in a new incarnation: both share their history up to "
+            f"Slot {name} continues in a new incarnation, which shares its history up to "
             f"{incarnation.shared_until}."
         )
     begins = f"Slot {name} begins a new incarnation at {incarnation.started}."
@@ -133,8 +133,8 @@ def move_source(
     if agreed and agreed != move.kind:
         raise SourceProblem(
             "changed",
-            "the server at this address is another one than a moment ago",
-            "Look at what would become of the slots once more",
+            "the server at this address has changed since its plan was shown",
+            "Nothing was changed: read the new plan and try again",
         )
     carry_out_move(source, move, by=by)
     return move
@@ -225,18 +225,18 @@ def _move_sentence(source: Source, kind: str, tried: Tried) -> str:
     server_text = f"{'a standby' if tried.server.in_recovery else 'a primary'} of PostgreSQL "
     server_text += f"{tried.server.version_text}, database {tried.server.database}"
     if kind == "same":
-        return f"It is the same cluster on the same timeline ({server_text}): everything goes on."
+        return f"It is the same cluster on the same timeline ({server_text})."
     if kind == "timeline":
         return (
-            f"It is the same cluster on another timeline ({server_text}): a failover or a restore. "
-            "What both have in common goes on without a gap."
+            f"It is the same cluster on another timeline ({server_text}), after a failover or a "
+            "restore. Slots continue without a gap where both timelines share their history."
         )
     if kind == "other":
         return (
-            f"It is another cluster ({server_text}). LSNs of one mean nothing in the other: each "
-            "slot begins a new incarnation there, and history shows a gap before it."
+            f"It is another cluster ({server_text}). LSNs of two clusters cannot be compared: "
+            "each slot begins a new incarnation, and history shows a gap before it."
         )
     return (
-        f"Whether it is the cluster that {source} was is unknown: one of both does not tell its "
-        f"system identifier ({server_text})."
+        f"It is unknown whether this is the cluster of {source} ({server_text}): one of the two "
+        "does not report its system identifier."
     )

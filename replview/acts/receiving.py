@@ -31,7 +31,7 @@ def plan_stop(slot: Slot) -> Plan:
     title = f"Stop receiving {slot}"
     refusal = _change_refusal(slot)
     if refusal is None and slot.desired == Slot.Desired.STOPPED:
-        cause = f"slot {slot} is stopped already"
+        cause = f"slot {slot} is already stopped"
         refusal = SourceProblem("stopped", cause, "Start it, or drop it")
     if refusal is not None:
         return Plan(title=title, on=slot.source.name, refusal=refusal)
@@ -39,10 +39,11 @@ def plan_stop(slot: Slot) -> Plan:
         title=title,
         on=slot.source.name,
         consequences=(
-            f"The slot stays on {slot.source} and keeps WAL for us until it is started again"
+            f"The slot stays on {slot.source} and retains WAL until it is started again"
             f"{_retained_text(slot)}.",
             *limits_once_stopped(slot),
-            "Nothing is lost if it is started before that: it goes on where the record ends.",
+            "If it is started before then, it continues where the record ends and no change is "
+            "lost.",
         ),
     )
 
@@ -67,26 +68,29 @@ def plan_start(slot: Slot) -> Plan:
     plan = _plan_recreation(slot)
     if plan is not None:
         return Plan(
-            title=f"Create {slot} anew and receive it",
+            title=f"Create {slot} again and receive it",
             on=slot.source.name,
             statements=plan.statements,
             consequences=(
-                "What was committed since the record ended is not to be had: a new incarnation of "
-                "the slot begins, and history shows the gap.",
+                "Transactions that committed since the record ended cannot be recorded: a new "
+                "incarnation of the slot begins, and history shows the gap.",
                 *(f"{note.text[:1].upper()}{note.text[1:]}." for note in plan.notes),
-                *(f"The slot would now wait for {transaction}." for transaction in plan.waits_for),
+                *(
+                    f"Creating the slot would now wait for {transaction}."
+                    for transaction in plan.waits_for
+                ),
             ),
         )
     if slot.desired == Slot.Desired.RUNNING and slot.problem_code not in GONE:
-        cause = f"slot {slot} is being received already"
+        cause = f"slot {slot} is already being received"
         refusal = SourceProblem("started", cause, "Stop it first")
         return Plan(title=title, on=slot.source.name, refusal=refusal)
     return Plan(
         title=title,
         on=slot.source.name,
         consequences=(
-            "It goes on where the record ends, within a few seconds.",
-            f"The source sends what it kept for us{_retained_text(slot)}.",
+            "Receiving continues where the record ends, within a few seconds.",
+            f"The source sends the changes in the WAL that it retains{_retained_text(slot)}.",
         ),
     )
 
@@ -105,7 +109,7 @@ def start(slot: Slot, *, by: str, say: Say = silent) -> None:
         forget_problem(slot)
     Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.RUNNING)
     announce(PROPOSE_RECEIVERS)
-    message = "The slot was created anew." if plan else "Receiving was started."
+    message = "The slot was created again." if plan else "Receiving was started."
     statements = [str(step) for step in plan.statements] if plan else []
     note_slot(slot, "start", message, by=by, statements=statements)
 
@@ -142,12 +146,12 @@ def _plan_recreation(slot: Slot) -> SlotPlan | None:
 def _change_refusal(slot: Slot) -> SourceProblem | None:
     if slot.desired == Slot.Desired.REMOVING:
         cause = f"slot {slot} is being removed"
-        return SourceProblem("removing", cause, "Add it anew when it is gone")
+        return SourceProblem("removing", cause, "Add it again when it has been removed")
     if slot.temporary:
         return SourceProblem(
             "temporary",
-            f"slot {slot} is a temporary one: it lives as long as its connection",
-            "End the watch it belongs to",
+            f"slot {slot} is temporary: the server drops it when its connection ends",
+            "End the watch that reads it",
         )
     return None
 

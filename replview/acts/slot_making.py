@@ -24,7 +24,7 @@ PROPOSE_RECEIVERS = "replview.propose_receivers"
 _REFUSAL_CODES = {"missing_right", "locked", "failed"}
 _SWEPT_PROBLEM = SourceProblem(
     "swept",
-    "it took so long that what was made was taken back meanwhile, as if this process had died",
+    "creating the slot took so long that another process of replview has undone it",
     "Try again",
 )
 
@@ -106,11 +106,11 @@ def check_unrecorded(source: Source, name: str) -> None:
     slot = recorded_elsewhere(source).get(name)
     if slot is None:
         return
-    cause, remedy = "through another source of the same server", "Ask an admin for it"
+    cause, remedy = "through another source of the same server", "Ask an admin for access to it"
     if is_seen(slot):
         cause = f"as {slot}: {slot.source} and {source} lead to the same server"
         remedy = f"Use {slot}; start it if it is stopped"
-    raise SourceProblem("ours", f"replview receives slot {name} already, {cause}", remedy)
+    raise SourceProblem("ours", f"replview already receives slot {name} {cause}", remedy)
 
 
 def _recorder(intention: SlotIntention, on_step: OnStep) -> OnStep:

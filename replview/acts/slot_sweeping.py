@@ -106,10 +106,10 @@ def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
         with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             statements_run = _Sweep(connection, intention, maker_gone=maker_gone).run()
     except (SourceProblem, *UNUSABLE) as error:
-        log.warning("intention %s: not looked after (%s)", intention.pk, type(error).__name__)
+        log.warning("intention %s: could not be undone (%s)", intention.pk, type(error).__name__)
         return [entry["undo"] for entry in intention.begun]
     if statements_run:
-        log.warning("taken back what a lost process left of intention %s", intention.pk)
+        log.warning("undid what a lost process left of intention %s", intention.pk)
         note(
             "changed_slot",
             user="replview",

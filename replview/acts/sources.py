@@ -61,11 +61,11 @@ def plan_rename(source: Source, name: str = "") -> Plan:
         title=f"Rename {source}",
         on=source.name,
         consequences=(
-            "Its record, its slots and their logs stay as they are: only the name changes, and "
-            "with it the addresses of its pages.",
-            "Saved filters are changed with it. Links that were sent to others, commands in "
-            "scripts, dashboards and fleet files that say the former name no longer find it.",
-            "Exports that were made keep the name it had; later ones have the new one.",
+            "Only the name changes, and with it the addresses of the source's pages. Its record, "
+            "its slots and their logs stay as they are.",
+            "Saved filters are changed, too. Links, scripts, dashboards and fleet files that use "
+            "the former name no longer find the source.",
+            "Existing exports keep the former name; later ones have the new one.",
         ),
         refusal=refusal,
     )
@@ -87,7 +87,9 @@ def rename_source(source: Source, name: str, *, by: str) -> Source:
         source.name = former
         raise _name_taken(name) from None
     for slot in remaining_slots(source):
-        log_slot(slot, "rename", f"The source {former} is called {name} now.", by=by, former=former)
+        log_slot(
+            slot, "rename", f"The source {former} was renamed to {name}.", by=by, former=former
+        )
     note_source(source, "rename", by=by, former=former)
     return source
 
@@ -111,16 +113,16 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
     ]
     if undo:
         consequences.append(
-            f"Left on {source} by whoever was making {', '.join(making)}, to be run there by you: "
-            f"{'; '.join(undo)}. Until then it is there, and a slot holds WAL."
+            f"Objects of the unfinished slot {', '.join(making)} stay on {source}. Run this there "
+            f"yourself: {'; '.join(undo)}. Until you do, a slot retains WAL there."
         )
     if not remaining:
         consequences.append(f"Nothing is changed on the server of {source}.")
     consequences.append(
-        "Its samples, its alerts and what was read of others' slots are deleted. It is gone once "
-        "the records of its slots are."
+        "Its samples, its alerts and what was read in other programs' slots are deleted. The "
+        "source is deleted after the records of its slots."
         if slots
-        else "Its samples, its alerts and what was read of others' slots are deleted at once."
+        else "Its samples, its alerts and what was read in other programs' slots are deleted now."
     )
     return Plan(
         title=f"Remove {source}",
@@ -141,8 +143,9 @@ def _removal_refusal(source: Source, in_the_way: list[Slot]) -> SourceProblem | 
     names = ", ".join(slot.name for slot in in_the_way)
     return SourceProblem(
         "has_slots",
-        f"source {source} still has slots ({names}), which hold WAL on it",
-        f"Remove each first ('replview slot remove {source} SLOT'), or all of them with the source",
+        f"source {source} still has slots ({names}), which retain WAL on its server",
+        f"Remove each slot first ('replview slot remove {source} SLOT'), or all of them together "
+        "with the source",
         "with_slots",
     )
 
@@ -175,10 +178,11 @@ def remove_source(
 def _slot_being_made(source: Source, making: list[str], undo: list[str]) -> SourceProblem:
     return SourceProblem(
         "being_made",
-        f"slot {', '.join(making)} is being made on {source}, or was by a process that was lost",
-        "Wait until it is there, or taken back by replview (within a minute or two, where the "
-        "source can be reached), and try again. Or only forget the source here, and run there "
-        f"yourself: {'; '.join(undo)}",
+        f"slot {', '.join(making)} is being created on {source}, or a process ended while it "
+        "created it",
+        "Wait until the slot is created, or until replview has undone what was created (within "
+        "two minutes if the source can be reached), and try again. Or remove the source only "
+        f"here, and run this on its server yourself: {'; '.join(undo)}",
         "leave_on_source",
     )
 
@@ -192,7 +196,7 @@ def check_new_name(name: str) -> None:
 
 
 def _name_taken(name: str) -> SourceProblem:
-    remedy = "Remove it first, or choose another name"
+    remedy = "Choose another name, or remove that source first"
     return SourceProblem("name_taken", f"there is already a source {name}", remedy)
 
 

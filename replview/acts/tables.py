@@ -97,7 +97,7 @@ def _check_right(slot: Slot, names: Sequence[str]) -> None:
     ]
     if hidden_names:
         raise SourceProblem(
-            "no_right", f"you have no right on {some_of(hidden_names)}", "Ask an admin"
+            "no_right", f"you have no right on {some_of(hidden_names)}", "Ask an admin for a grant"
         )
 
 
@@ -106,35 +106,35 @@ def _check(slot: Slot, changes: PublicationChanges) -> None:
         raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
     if not changes.statements and not changes.new_publications:
         already = some_of(changes.already) if changes.already else ""
-        cause = f"{already} is published already" if already else "no table is named"
+        cause = f"{already} is already published" if already else "no table is named"
         raise SourceProblem("nothing", cause, "Choose tables to add or to remove")
     if changes.new_publications and slot.state != Slot.State.STREAMING:
         # pgoutput looks publications up at the stream's WAL position, and fails again and again on
         # one that does not exist there yet.
         raise SourceProblem(
             "not_streaming",
-            f"these tables need a publication of their own ({changes.new_publications[0]}), "
-            "which the slot can read only once it has come that far, and it does not stream",
-            "Start the slot, wait until it is caught up, and try again",
+            f"these tables need a new publication ({changes.new_publications[0]}), which the slot "
+            "can read only after it has received the WAL up to there, and it is not receiving",
+            "Start the slot, wait until it has caught up, and try again",
         )
 
 
 def _consequences(changes: PublicationChanges) -> list[str]:
     sentences = [
-        (changes.joining, "Changes of {} are recorded from then on. The rows that are there "
-         "already are not in the record: take a baseline afterwards."),
-        (changes.inserts_only, "Of {} only inserts and truncations are published: without a usable "
+        (changes.joining, "Changes of {} are recorded from then on. Rows that exist already are "
+         "not in the record: take a baseline afterwards."),
+        (changes.inserts_only, "Only inserts and truncations are published of {}: without a usable "
          "replica identity (a primary key, or REPLICA IDENTITY FULL or USING INDEX) the "
          "application's own UPDATE and DELETE would fail."),
-        (changes.whole_now, "{} has a usable replica identity by now: its updates and deletes are "
+        (changes.whole_now, "{} now has a usable replica identity: its updates and deletes are "
          "published, too."),
-        (changes.leaving, "Changes of {} are recorded no more. What is recorded stays; its history "
-         "says from when on it is blind."),
-        (changes.already, "{} is published already: nothing changes for it."),
-        (changes.via_root_now, "Partitions come under the name of their root from then on, those "
-         "that are published by {} already, too."),
-        (changes.new_publications, "The slot reads {} as soon as its stream has come that far: the "
-         "receiver connects anew then, and loses nothing."),
+        (changes.leaving, "Changes of {} are no longer recorded. The existing record stays; "
+         "history shows since when changes are missing."),
+        (changes.already, "{} is already published: nothing changes for it."),
+        (changes.via_root_now, "From then on, changes of partitions have the name of the "
+         "partitioned table, also of those that {} publishes already."),
+        (changes.new_publications, "The slot reads {} after it has received the WAL up to its "
+         "creation. The receiver then reconnects; no change is lost."),
     ]  # fmt: skip
     applicable = [sentence.format(some_of(names)) for names, sentence in sentences if names]
     return ["The statements run in one transaction: all of them, or none.", *applicable]
@@ -153,7 +153,7 @@ def _record_change(slot: Slot, changes: PublicationChanges, by: str) -> None:
     ]
     message = f"The tables of the slot were changed: {'; '.join(parts)}."
     if changes.new_publications:
-        message_made = f"replview made {some_of(changes.new_publications)} for the slot."
+        message_made = f"replview created {some_of(changes.new_publications)} for the slot."
         detail = {"made_publications": changes.new_publications}
         add_line(slot, "tables", message_made, at=dt.datetime.now(dt.UTC), detail=detail)
     note_slot(
@@ -184,8 +184,8 @@ def _read_publications_later(slot: Slot, names: list[str], after_lsn: int) -> No
         time.sleep(0.1)
     raise SourceProblem(
         "behind",
-        f"publication {some_of(names)} was made, but the slot is too far behind to read it yet",
-        "Change the tables once more when the slot is caught up",
+        f"publication {some_of(names)} was created, but the slot is too far behind to read it yet",
+        "Change the tables again when the slot has caught up",
     )
 
 
@@ -266,7 +266,7 @@ def _reason(table: TableFacts) -> str:
     if table.usable:
         return "one of its partitions has no usable replica identity"
     if table.deferrable_key and table.replica_identity == "DEFAULT":
-        return "its primary key is DEFERRABLE, which PostgreSQL takes for no replica identity"
+        return "its primary key is DEFERRABLE, so it cannot be a replica identity"
     return {
         "NOTHING": "its replica identity is NOTHING",
         "INDEX": "the index of its replica identity was dropped",

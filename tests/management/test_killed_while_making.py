@@ -180,7 +180,7 @@ def test_who_was_taken_for_dead_does_not_go_on(source: SourceDatabase) -> None:
             [intention] = SlotIntention.objects.all()
             sweep(intention, maker_gone=True)
 
-    with pytest.raises(SourceProblem, match="taken back meanwhile"):
+    with pytest.raises(SourceProblem, match="another process of replview has undone it"):
         make_slot(shop, source.dsn, plan, print, stopped=True, options={}, on_step=slow)
 
     assert left_on(source) == GONE

@@ -24,7 +24,7 @@ def test_tables_are_added_and_removed(run, registered, shop) -> None:
     assert "Done by the command line." in line.message
     record = AccessRecord.objects.filter(action="changed_slot").first()
     assert (record.details["act"], record.via) == ("tables", "command")
-    with pytest.raises(CommandError, match="is published already"):
+    with pytest.raises(CommandError, match="is already published"):
         run("slot", "tables", "shop", "mine", "--add", "more", "--yes")
     with pytest.raises(CommandError, match="is not named in a publication"):
         run("slot", "tables", "shop", "mine", "--remove", "orders", "--yes")

@@ -142,7 +142,7 @@ def test_an_adopted_slot_is_never_dropped(run, registered, shop) -> None:
     run("slot", "add", "shop", "old", "--adopt", "--publication", "theirs")
 
     assert not Slot.objects.get().owned
-    assert "replview made nothing there" in run("slot", "remove", "shop", "old", "--yes")
+    assert "replview created nothing there" in run("slot", "remove", "shop", "old", "--yes")
     assert left_on(shop) == ({"theirs"}, {"old"})
 
 
@@ -157,7 +157,7 @@ def test_remove_when_the_source_is_gone_says_what_is_left(run, registered, shop)
     assert Slot.objects.get().desired == "running", "nothing is half-done"
 
     text = run("slot", "remove", "shop", "mine", "--yes", "--leave-on-source")
-    assert "to be run there by you" in text
+    assert "Run this there yourself" in text
     assert Slot.objects.get().desired == "removing"
 
 

@@ -154,7 +154,7 @@ def _compare_row(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
             new_values[key] = now
             item.change(key.replace("_", " "), former, now)
     if new_values and item.trouble is None:
-        item.notes.append("The receiver connects anew within two seconds; nothing is lost.")
+        item.notes.append("The receiver reconnects within two seconds; no change is lost.")
         item.will(_change_row, slot, new_values)
 
 

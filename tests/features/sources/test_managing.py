@@ -130,7 +130,7 @@ def test_a_slot_is_stopped_and_started_with_who_did_it(operator, shop) -> None:
     slot = Slot.objects.create(source=shop, name="mine")
     plan = receiving.plan_stop(slot)
     assert plan.statements == ()
-    assert "keeps WAL for us until it is started again" in plan.consequences[0]
+    assert "retains WAL until it is started again" in plan.consequences[0]
     page = text_of(operator.get("/slots/shop/mine/stop/"))
     assert "No statement changes anything there" in page
     assert plan.consequences[0] in page
@@ -146,7 +146,7 @@ def test_a_slot_is_stopped_and_started_with_who_did_it(operator, shop) -> None:
     assert (record.user_name, record.subject, record.details["act"]) == (
         "the_operator", "shop/mine", "stop"
     )  # fmt: skip
-    assert why_not(receiving.plan_stop(slot)) == "slot shop/mine is stopped already"
+    assert why_not(receiving.plan_stop(slot)) == "slot shop/mine is already stopped"
     confirmed(operator, "/slots/shop/mine/start/")
     slot.refresh_from_db()
     assert slot.desired == "running"
@@ -267,7 +267,7 @@ def test_columns_of_a_published_table_are_changed_as_shown(admin, slot, source) 
     assert any("sends public.orders.note again" in line for line in outcome_of(again).lines)
     assert published_columns(source)["orders"][0] == ["id", "status", "email", "note"]
     same = admin.get(address, {**chosen, "column email": "mask"})
-    assert "kept like that already" in why_not(page_of(same).act)
+    assert "these rules already apply" in why_not(page_of(same).act)
 
 
 def posted(user: str, role: str, words: str, **asked: object):
@@ -300,7 +300,7 @@ def test_programs_change_columns_and_name_only_those_that_change(slot, source) -
         ({"mask": ["public.orders.nothing"]}, "there is no column public.orders.nothing"),
         ({"mask": ["orders.note"], "keep": ["orders.note"]}, "is named twice"),
         ({"keep": ["orders"]}, "is not a column's name"),
-        ({}, "kept like that already"),
+        ({}, "these rules already apply"),
     ):
         refused = posted(f"eve {why}", "admin", words, **wrong, dry_run=True).json()["refused"]
         assert why in refused["cause"]
@@ -332,7 +332,9 @@ def test_a_table_without_identity_gets_a_publication_once_the_stream_is_there(
 ) -> None:
     add = {"add": ["public.audit"]}
     early = plan_tables(slot, **add)
-    assert "which the slot can read only once it has come that far" in why_not(early)
+    assert "which the slot can read only after it has received the WAL up to there" in why_not(
+        early
+    )
 
     # As a receiver that is caught up has it.
     Slot.objects.filter(pk=slot.pk).update(
@@ -384,7 +386,7 @@ def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop,
     assert (slot.owned, slot.publications) == (False, ["theirs"])
     made_nothing = dropping.plan_drop(slot)
     assert made_nothing.statements == ()
-    assert any("replview made nothing there" in words for words in made_nothing.consequences)
+    assert any("replview created nothing there" in words for words in made_nothing.consequences)
 
 
 def test_a_slot_received_through_another_source_of_the_server_is_no_others_there(
@@ -473,7 +475,7 @@ def test_of_two_who_change_an_address_at_once_the_second_is_told(db) -> None:
     seen = Source.objects.get(pk=shop.pk)
     take_into_use(shop, Source(conninfo="host=old", password_ref="env:NEW_PASSWORD"))
 
-    with pytest.raises(SourceProblem, match="changed by somebody else"):
+    with pytest.raises(SourceProblem, match="another user has changed the address"):
         take_into_use(seen, Source(conninfo="host=new", password_ref="env:OLD_PASSWORD"))
 
     shop.refresh_from_db()
@@ -490,7 +492,7 @@ def test_a_move_within_the_cluster_goes_on(admin, slot, shop, source) -> None:
     assert [one.word for one in page.move.outcomes] == ["goes on"]
     text = text_of(tried)
     assert "It is the same cluster." in text
-    assert "goes on where its record ends" in text
+    assert "continues where its record ends" in text
     assert "Type" not in text
     assert source.server.password not in spaced(tried.content.decode())
 
@@ -541,14 +543,16 @@ def test_a_source_on_which_a_slot_is_being_made_is_not_forgotten(admin, shop) ->
     answer = admin.get("/sources/shop/remove/")
     page = page_of(answer)
     assert (page.act.refusal.code, page.leave, page.slots) == ("being_made", False, ())
-    assert "half is being made on shop, or was by a process that was lost" in why_not(page.act)
+    assert "half is being created on shop, or a process ended while it created it" in why_not(
+        page.act
+    )
     assert 'href="?leave=on"' in spaced(answer.content.decode())
-    with pytest.raises(SourceProblem, match="is being made"):
+    with pytest.raises(SourceProblem, match="is being created"):
         remove_source(shop, by="bo", with_slots=True)
 
     left = page_of(admin.get("/sources/shop/remove/?leave=on"))
     assert left.leave
-    assert f"to be run there by you: {undo}" in " ".join(left.act.consequences)
+    assert f"Run this there yourself: {undo}" in " ".join(left.act.consequences)
     done = outcome_of(confirmed(admin, "/sources/shop/remove/", "shop", leave="on"))
     assert done.title == "shop was removed."
     assert not Source.objects.exists()
@@ -564,7 +568,7 @@ def test_a_move_to_another_cluster_says_what_begins_anew(
 
     move = page_of(page).move
     assert (move.kind, [one.word for one in move.outcomes]) == ("other", ["missing"])
-    assert "There is no slot mine there" in move.outcomes[0].sentence
+    assert "The server has no slot mine" in move.outcomes[0].sentence
     assert "It is another cluster." in text_of(page)
     assert confirmed(admin, "/sources/shop/move/", "no", action="move").status_code == 422
     with connect(elsewhere, read_only=False) as there:
@@ -729,7 +733,7 @@ def test_programs_manage_with_a_token_that_may(shop) -> None:
     slot.refresh_from_db()
     assert slot.desired == "running"
     assert post(may, "slots/shop/mine/stop").json()["done"]
-    assert post(may, "slots/shop/mine/stop").json()["error"] == "slot shop/mine is stopped already"
+    assert post(may, "slots/shop/mine/stop").json()["error"] == "slot shop/mine is already stopped"
     missing = post(may, "slots/shop/mine/drop", record="delete")
     assert (missing.status_code, missing.json()["remedy"]) == (
         400, "Type mine to confirm; nothing was changed"
