@@ -111,7 +111,7 @@ def check_pooler(connection: Connection, *, replication_works: bool) -> Iterator
     row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
     if row is not None and row[0] != connection.info.backend_pid:
         yield (
-            note("pooler", "a connection pooler stands between; it passes replication on")
+            note("pooler", "a connection pooler is in between; it forwards replication connections")
             if replication_works
             else _pooler_problem()
         )
@@ -120,7 +120,7 @@ def check_pooler(connection: Connection, *, replication_works: bool) -> Iterator
 def _pooler_problem() -> Finding:
     return problem(
         "pooler",
-        "a connection pooler stands between replview and the server: replication does not pass it",
+        "a connection pooler is between replview and the server: it refuses replication",
         "Give the address of the server itself, or " + THROUGH_SQL,
         "interface",
     )
@@ -136,13 +136,13 @@ def check_open_transactions(waiting_for: list[HoldingTransaction]) -> Iterator[F
         or transaction.age_seconds >= _SHORT_SECONDS
     ]
     if not old:
-        yield ok("open_transactions", "no long transaction stands in the way of a new slot")
+        yield ok("open_transactions", "no long transaction delays the creation of a slot")
         return
     yield warning(
         "open_transactions",
         f"creating a slot would wait for {len(old)} open transaction{'s' if len(old) > 1 else ''}: "
         f"{some_of([str(transaction) for transaction in old], 5)}",
-        "Let them end, and where that is in order end them: "
+        "Wait for their end, and if it is safe, end them: "
         + "; ".join(_statement_to_end(transaction) for transaction in old[:5]),
     )
 
@@ -156,8 +156,8 @@ def check_slots(slots: list[SlotFacts]) -> Iterator[Finding]:
             yield note("lost_slot", f"slot {slot.slot_name} is lost{reason}", drop)
         elif not slot.active and slot.retained_wal_bytes:
             megabytes = slot.retained_wal_bytes / 1024**2
-            message = f"slot {slot.slot_name} has no reader and holds {megabytes:,.1f} MB of WAL"
-            remedy = f"Start its reader, or if nobody needs it: {drop}"
+            message = f"slot {slot.slot_name} has no reader and retains {megabytes:,.1f} MB of WAL"
+            remedy = f"Start its reader, or drop it if nobody needs it: {drop}"
             yield warning("inactive_slot", message, remedy)
 
 
@@ -169,8 +169,8 @@ def check_same_cluster(source: str | None, store: str | None) -> Iterator[Findin
     if source is not None and source == store:
         yield warning(
             "same_cluster",
-            "replview's store is in the same cluster as this source: the slot must read the WAL "
-            "that storing its own changes writes (half the rate, never idle)",
+            "replview's store is in the same cluster as this source: the slot must also read the "
+            "WAL that replview writes, which halves the rate, and is never idle",
             "Put the store into a cluster of its own: REPLVIEW_STORE_URL",
         )
 

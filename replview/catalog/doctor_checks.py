@@ -82,7 +82,7 @@ def check_version(server: ServerFacts) -> Iterator[Finding]:
         message = f"PostgreSQL {server.version_text} has no logical replication by pgoutput"
         yield problem("unsupported_version", message, "Upgrade to 14 or later")
     elif server.major < 12:
-        message = f"PostgreSQL {server.version_text} is older than what replview is tested with"
+        message = f"replview is not tested with PostgreSQL {server.version_text}: it is too old"
         remedy = "Upgrade to 14 or later: streamed and two-phase transactions need it"
         yield warning("old_version", message, remedy)
     elif missing := unreported_facts(server.version):
@@ -99,7 +99,7 @@ def check_wal_level(server: ServerFacts) -> Iterator[Finding]:
         yield ok("wal_level", "wal_level is replica; the first logical slot raises it")
     else:
         remedy = "ALTER SYSTEM SET wal_level = 'logical'; then restart the server"
-        yield problem("wal_level", f"wal_level is {server.wal_level}, it must be logical", remedy)
+        yield problem("wal_level", f"wal_level is {server.wal_level}; it must be logical", remedy)
 
 
 def check_room(server: ServerFacts) -> Iterator[Finding]:
@@ -132,19 +132,19 @@ def check_disk(server: ServerFacts) -> Iterator[Finding]:
     if limit is None:
         yield warning(
             "no_wal_limit",
-            "this version cannot limit the WAL a slot keeps: a stopped reader can fill the disk",
+            "this version cannot limit the WAL that a slot retains: it can fill the disk",
             "Watch the disk; upgrade to 13 or later and set max_slot_wal_keep_size",
         )
     elif limit < 0:
         yield warning(
             "no_wal_limit",
-            "max_slot_wal_keep_size is -1: a slot whose reader stops keeps WAL until the disk is "
+            "max_slot_wal_keep_size is -1: a slot whose reader stops retains WAL until the disk is "
             "full",
             "ALTER SYSTEM SET max_slot_wal_keep_size = '10GB'; SELECT pg_reload_conf() "
             "(a slot behind by more is then lost instead)",
         )
     else:
-        yield ok("wal_limit", f"slots keep at most {limit // 1024**2:,} MB of WAL")
+        yield ok("wal_limit", f"slots retain at most {limit // 1024**2:,} MB of WAL")
 
 
 def check_kind(server: ServerFacts) -> Iterator[Finding]:
@@ -190,8 +190,8 @@ def check_monitoring(connection: Connection) -> Iterator[Finding]:
     else:
         yield warning(
             "no_pg_monitor",
-            f"role {row['role']} is not in pg_monitor: who reads a slot, what holds it back and "
-            "the size of the WAL stay unknown",
+            f"role {row['role']} is not in pg_monitor: readers of slots, what holds slots back and "
+            "the size of the WAL are unknown",
             f"GRANT pg_monitor TO {quoted(row['role'])}",
         )
 
@@ -244,7 +244,7 @@ def check_publications(
                 "all_tables",
                 f"publication {publication.name} is FOR ALL TABLES: UPDATE and DELETE will fail on "
                 "every new table without a primary key",
-                "Publish table by table",
+                "Publish the tables one by one",
             )
 
 
@@ -277,8 +277,8 @@ def check_partitions(tables: list[TableFacts]) -> Iterator[Finding]:
         if parent and parent.usable and not table.usable:
             yield warning(
                 "unusable_partition",
-                f"partition {table} has no usable replica identity though {parent} has: only "
-                "inserts of the whole table are published",
+                f"partition {table} has no usable replica identity, but {parent} has one: "
+                "only inserts of the whole table are published",
                 _identity_statement(table),
             )
 

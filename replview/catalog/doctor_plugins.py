@@ -46,7 +46,7 @@ def check_plugins(server: ServerFacts, slots: Sequence[SlotFacts]) -> Iterator[F
         yield problem(
             "plugin_refused",
             f"the server does not allow the output plugin {_PGOUTPUT}, which every slot of "
-            "replview's needs",
+            "replview needs",
             _allow_statement(allowed, [_PGOUTPUT]),
         )
     refused = [s for s in slots if s.plugin and s.plugin != _PGOUTPUT and s.plugin not in allowed]
@@ -61,5 +61,5 @@ def _allow_statement(allowed: Sequence[str], missing: Sequence[str]) -> str:
     names = ", ".join(literal(name) for name in (*allowed, *missing))
     return (
         f"ALTER SYSTEM SET output_plugin_libraries = {names}; then SELECT pg_reload_conf() "
-        "(whoever may replicate can load a plugin that is in the list)"
+        "(every role that may replicate can then load these plugins)"
     )

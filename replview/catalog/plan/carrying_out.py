@@ -17,7 +17,7 @@ from replview.catalog.problems import SourceProblem, explain, first_line
 
 #: Seconds between two reports of what slot creation is waiting for.
 PROGRESS_SECONDS = 2.0
-_STOPPED = SourceProblem("stopped", "stopped before it was done", "Try again")
+_STOPPED = SourceProblem("stopped", "it was stopped before it had finished", "Try again")
 Say = Callable[[str], None]
 #: Callback for the state of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
 OnStep = Callable[[Statement, str], None]
@@ -74,10 +74,10 @@ def undo(
         try:
             with connect(conninfo, read_only=False) as connection:
                 connection.execute(step.undo.encode())
-            say(f"taken back: {step.undo}")
+            say(f"undone with: {step.undo}")
             on_step(step, "taken back")
         except psycopg.Error:
-            say(f"could not take {step.kind} {step.name} back; run this yourself: {step.undo}")
+            say(f"could not undo {step.kind} {step.name}; run this yourself: {step.undo}")
             on_step(step, "left")
 
 
@@ -96,7 +96,7 @@ def waiting_for(conninfo: str) -> str:
     except psycopg.Error:
         waiting = []
     blockers = some_of(waiting, 5) if waiting else "open transactions"
-    return f"the slot waits for: {blockers}. Stopping leaves nothing behind"
+    return f"creating the slot waits for: {blockers}. Stopping it leaves nothing on the source"
 
 
 def _run(conninfo: str, step: Statement, say: Say, stop: threading.Event) -> None:
@@ -141,10 +141,10 @@ def _wait_for_slot(running: Future[Any], conninfo: str, say: Say, stop: threadin
 
 def _step_problem(error: psycopg.Error, step: Statement) -> SourceProblem:
     code, cause = "failed", first_line(error)
-    remedy = "Nothing was left behind; try again"
+    remedy = "Nothing is left on the source: try again"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         code, remedy = "missing_right", f"It needs {step.needs}"
     elif isinstance(error, psycopg.errors.LockNotAvailable):
         code, cause = "locked", "a table is locked by VACUUM or ALTER TABLE"
-        remedy = "Try again when it has ended; nothing was left behind"
-    return SourceProblem(code, f"creating {step.kind} {step.name}: {cause}", remedy)
+        remedy = "Try again when that command has ended; nothing is left on the source"
+    return SourceProblem(code, f"creating {step.kind} {step.name} failed: {cause}", remedy)

@@ -80,9 +80,8 @@ def check_identity(table: TableFacts, tables: list[TableFacts], excluded: frozen
             )
         raise SourceProblem(
             "identity_column",
-            f"{cause}: without it rows cannot be told apart, and the application's UPDATE and "
-            "DELETE would fail",
-            "Mask it instead: the source sends its value, and replview does not keep it",
+            f"{cause}: if it is not published, the application's UPDATE and DELETE would fail",
+            "Mask it instead: the source sends its value, and replview does not store it",
             "mask",
         )
 
@@ -110,7 +109,7 @@ def listed_columns(
     computed = table.generated if server_version < 180000 else table.virtual
     remaining = tuple(name for name in table.columns if name not in excluded | computed)
     if not remaining:
-        remedy = "Keep one, or take the whole table out of the publication"
+        remedy = "Keep at least one column, or remove the whole table"
         raise SourceProblem("no_columns", f"no column of {table} would be left", remedy)
     return remaining
 
@@ -122,7 +121,7 @@ def must_be_sent(table: TableFacts, tables: list[TableFacts], column: str) -> st
     for relation in (table, *leaves_of(table, tables)):
         if column in relation.identity_columns:
             subject = "the whole row" if relation.replica_identity == "FULL" else "it"
-            return f"{subject} tells this table's rows apart"
+            return f"{subject} identifies this table's rows"
     return ""
 
 
@@ -209,10 +208,10 @@ def _why_still_sent(
     memberships: list[_PublicationMember], owned: list[Publication], *, modern: bool
 ) -> str:
     if not modern:
-        return "before 15 a publication sends whole rows"
+        return "before PostgreSQL 15 a publication sends whole rows"
     if any(publication.all_tables for publication in owned):
         return "a publication FOR ALL TABLES sends every column"
-    return "" if memberships else "no publication that replview made names the table"
+    return "" if memberships else "no publication that replview created names the table"
 
 
 def _check_list_allowed(
@@ -225,15 +224,15 @@ def _check_list_allowed(
     if schemas := [member.schema for member in members if not member.name]:
         raise SourceProblem(
             "whole_schema",
-            f"publication {name} has all tables of schema {some_of(schemas)}, and beside these "
-            "PostgreSQL takes no list of columns",
-            "Mask the column instead: the source sends it, replview does not keep its value",
+            f"publication {name} has all tables of schema {some_of(schemas)}, and PostgreSQL then "
+            "allows no column list",
+            "Mask the column instead: the source sends its value, and replview does not store it",
         )
     if membership.table.partitioned and not membership.publication.via_root:
         raise SourceProblem(
             "not_via_root",
-            f"{membership.table} is partitioned, and publication {name} does not publish it by its "
-            "root",
+            f"{membership.table} is partitioned, and publication {name} does not have "
+            "publish_via_partition_root, which a column list needs",
             f"ALTER PUBLICATION {sql.Identifier(name).as_string(None)} SET "
             "(publish_via_partition_root = true)",
         )
@@ -262,9 +261,9 @@ def _check_clash(
                 ):
                     raise SourceProblem(
                         "publications_clash",
-                        f"publication {other.name}, which slot {slot} reads too, has other columns "
-                        f"of {table}, and one slot cannot read both",
-                        f"Take {table} out of one of them first",
+                        f"publication {other.name}, which slot {slot} reads too, publishes "
+                        f"other columns of {table}, and one slot cannot read both",
+                        f"Remove {table} from one of them first",
                     )
 
 

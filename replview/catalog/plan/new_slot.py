@@ -31,16 +31,19 @@ def two_phase_of(
 ) -> tuple[bool, Note | None]:
     """Return whether to make a two-phase slot, which sends transactions at PREPARE, and a note."""
     if not request.two_phase:
-        return False, Note("prepared transactions appear when they are committed", "two_phase")
+        text = "prepared transactions appear only when they are committed"
+        return False, Note(text, "two_phase")
     # 14 knows the flag, but its pgoutput does not send prepared transactions.
     if server.version < 150000:
-        return False, Note("prepared transactions appear when they are committed (before 15)")
+        return False, Note(
+            "before PostgreSQL 15, prepared transactions appear only when they are committed"
+        )
     if server.max_prepared_transactions == 0:
-        return False, Note("max_prepared_transactions is 0: the slot is not made a two-phase one")
+        return False, Note("max_prepared_transactions is 0: the slot is created without two_phase")
     if failover and server.major < 18:
         return False, Note(
-            "prepared transactions appear when they are committed: 17 has no slot that is both a "
-            "two-phase one and kept for a failover"
+            "prepared transactions appear only when they are committed: PostgreSQL 17 does not "
+            "allow two_phase and failover for one slot"
         )
     return True, None
 
@@ -53,23 +56,26 @@ def failover_of(request: SlotRequest, server: ServerFacts) -> tuple[bool, list[N
     if not request.failover:
         if server.major < 17 or server.in_recovery:
             return False, []
-        text = "the slot does not survive a failover: standbys with sync_replication_slots could "
-        return False, [Note(f"{text}keep it", "failover")]
+        text = (
+            "the slot does not survive a failover, although standbys with sync_replication_slots "
+            "could keep a copy of it"
+        )
+        return False, [Note(text, "failover")]
     if server.major < 17:
-        cause = f"slots survive a failover from PostgreSQL 17 on, this is {server.major}"
-        raise SourceProblem("no_failover", cause, "Do without it", "failover")
+        cause = f"slots can survive a failover from PostgreSQL 17 on; this is {server.major}"
+        raise SourceProblem("no_failover", cause, "Create the slot without it", "failover")
     if server.in_recovery:
-        cause = "a slot made on a standby cannot be one that survives a failover"
-        remedy = "Do without it, or give the address of the primary"
+        cause = "a slot that is created on a standby cannot survive a failover"
+        remedy = "Create the slot without it, or give the address of the primary"
         raise SourceProblem("no_failover", cause, remedy, "failover")
     notes = [
-        "standbys with sync_replication_slots, a primary_slot_name, hot_standby_feedback and a "
-        "database in primary_conninfo keep a copy of the slot; the rest keep none"
+        "only standbys with sync_replication_slots, a primary_slot_name, hot_standby_feedback and "
+        "a database in primary_conninfo keep a copy of the slot"
     ]
     if not str(server.failover_settings.get("synchronized_standby_slots") or "").strip():
         notes.append(
             "synchronized_standby_slots is empty: the record can then hold transactions that a "
-            "promoted standby never had. Name the standbys' slots there"
+            "promoted standby never received. Set it to the standbys' slots"
         )
     return True, list(map(Note, notes))
 
@@ -90,7 +96,7 @@ def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool
         sql=create.format(arguments).as_string(None),
         undo=drop.format(sql.Literal(name)).as_string(None),
         needs="REPLICATION (or a role that grants it)",
-        costs="waits for all open transactions; while nobody reads the slot, the server keeps WAL"
+        costs="waits for all open transactions; while the slot has no reader, it retains WAL"
         + bound,
         kind="slot",
         name=name,
@@ -103,20 +109,20 @@ def heartbeat_notes(request: SlotRequest, server: ServerFacts) -> list[Note]:
         return []
     shortest, longest = HEARTBEAT_BOUNDS
     if not shortest <= request.heartbeat_seconds <= longest:
-        cause = f"a heartbeat is written every {shortest} to {longest:,} seconds"
-        raise SourceProblem("bad_heartbeat", cause, "Correct the heartbeat", "heartbeat_seconds")
+        cause = f"the interval of a heartbeat is {shortest} to {longest:,} seconds"
+        raise SourceProblem("bad_heartbeat", cause, "Give another interval", "heartbeat_seconds")
     if server.in_recovery:
-        cause = "this server is a standby: nothing can be written there, so no heartbeat either"
-        raise SourceProblem("standby", cause, "Do without a heartbeat", "heartbeat_seconds")
+        cause = "this server is a standby, where no heartbeat can be written"
+        raise SourceProblem("standby", cause, "Leave the heartbeat out", "heartbeat_seconds")
     return [Note(heartbeat_line(request.heartbeat_seconds))]
 
 
 def heartbeat_line(seconds: int) -> str:
     """Return the heartbeat in words, with its statement."""
     return (
-        f"heartbeat: where nothing was committed for {seconds} s, replview runs "
-        f"{HEARTBEAT.as_string(None)} (needs no right; writes some 100 bytes of WAL, changes no "
-        "table; it is in the record as a message)"
+        f"heartbeat: if nothing was committed for {seconds} s, replview runs "
+        f"{HEARTBEAT.as_string(None)} (it needs no privilege, writes about 100 bytes of WAL and "
+        "changes no table; the record shows it as a message)"
     )
 
 
@@ -196,7 +202,7 @@ def _creation(
     """Return how the slot is created; no statement where it is adopted or temporary."""
     plan = SlotPlan(slot_name=request.slot_name, publications=())
     if existing is not None:
-        note = "the slot is adopted as it is: replview reads and advances it, never drops it"
+        note = "the slot is adopted as it is: replview reads and advances it, but never drops it"
         return replace(plan, two_phase=bool(existing.two_phase), notes=(Note(note),))
     if request.temporary:
         return plan
@@ -218,11 +224,13 @@ def _check_standby(request: SlotRequest, server: ServerFacts) -> None:
     if not server.in_recovery:
         return
     if server.major < 16:
-        cause = "this server is a standby; logical slots on one need PostgreSQL 16"
+        cause = "this server is a standby, where logical slots need PostgreSQL 16"
         raise SourceProblem("standby", cause, "Give the address of the primary")
     if not request.publications:
-        cause = "this server is a standby: publications are made on its primary"
-        raise SourceProblem("standby", cause, "Create one there, and choose it", "publications")
+        cause = "this server is a standby: publications can only be created on its primary"
+        raise SourceProblem(
+            "standby", cause, "Create one there, and choose it here", "publications"
+        )
 
 
 def _existing_slot(
@@ -237,17 +245,17 @@ def _existing_slot(
         raise SourceProblem(
             "slot_exists",
             f"there is already a slot {request.slot_name}, and replview did not create it",
-            "Choose another name, or adopt it: a slot has one reader, and whoever reads it now "
-            "must stop",
+            "Choose another name, or adopt it: a slot has one reader, so its present reader must "
+            "stop first",
             "adopt",
         )
     if existing.plugin not in PLUGINS or existing.database != server.database:
         raise SourceProblem(
             "other_slot",
-            f"slot {request.slot_name} is of plugin {existing.plugin or 'none'} and database "
-            f"{existing.database or 'none'}; replview reads slots of {', '.join(PLUGINS)} of "
-            f"{server.database}",
-            "Choose another slot, or the address of its database",
+            f"slot {request.slot_name} has plugin {existing.plugin or 'none'} and database "
+            f"{existing.database or 'none'}; replview can read slots of database "
+            f"{server.database} with plugin {', '.join(PLUGINS)}",
+            "Choose another slot, or give the address of its database",
         )
     return existing
 
@@ -256,14 +264,14 @@ def _check_creation(request: SlotRequest, server: ServerFacts) -> None:
     """Raise ``SourceProblem`` where a slot that does not exist cannot be created."""
     if request.adopt:
         cause = f"there is no slot {request.slot_name} to adopt"
-        remedy = "Choose another name, or have the slot made instead of adopting one"
+        remedy = "Choose another name, or create a new slot"
         raise SourceProblem("no_such_slot", cause, remedy, "adopt")
     if server.slots_used >= server.max_replication_slots:
         cause = f"all {server.max_replication_slots} replication slots are in use"
         remedy = f"ALTER SYSTEM SET max_replication_slots = {server.slots_used + 4}; then restart"
         raise SourceProblem("no_free_slot", cause, remedy)
     if server.wal_level != "logical" and server.major < 19:
-        cause = f"wal_level is {server.wal_level}, it must be logical"
+        cause = f"wal_level is {server.wal_level}; it must be logical"
         remedy = "ALTER SYSTEM SET wal_level = 'logical'; then restart the server"
         raise SourceProblem("wal_level", cause, remedy)
 
@@ -274,12 +282,12 @@ def _without_publications(request: SlotRequest, plugin: str) -> str:
     Raises ``SourceProblem`` if tables or publications were chosen all the same.
     """
     if request.publications or request.tables or request.schemas or request.all_tables:
-        cause = f"the slot {request.slot_name} speaks {plugin}, to which publications mean nothing"
+        cause = f"slot {request.slot_name} has plugin {plugin}, which uses no publications"
         remedy = "Choose no publications and no tables, or another slot"
         raise SourceProblem("no_publications", cause, remedy, "tables")
     return (
-        f"the slot speaks {plugin}: every table of the database comes, and what the plugin does "
-        "not tell is shown as unknown"
+        f"the slot has plugin {plugin}, which sends every table of the database; what the plugin "
+        "does not send is shown as unknown"
     )
 
 

@@ -97,8 +97,8 @@ def plan_changes(
 def _check_contradiction(changes: PublicationChanges) -> None:
     contradictory = set(changes.leaving) & {*changes.joining, *changes.whole_now, *changes.already}
     if contradictory:
-        cause = f"table {min(contradictory)} is to be added and removed at once"
-        raise SourceProblem("contradiction", cause, "Name it once")
+        cause = f"table {min(contradictory)} is named both to add and to remove"
+        raise SourceProblem("contradiction", cause, "Name it only once")
 
 
 def _read_own(connection: Connection, made: Sequence[str], slot_name: str) -> list[_OwnPublication]:
@@ -112,13 +112,13 @@ def _read_own(connection: Connection, made: Sequence[str], slot_name: str) -> li
         if publication.name in made
     ]
     if not owned:
-        cause = f"replview made none of the publications that slot {slot_name} reads"
-        remedy = "Their owner changes them: ALTER PUBLICATION … ADD TABLE …"
+        cause = f"replview created none of the publications that slot {slot_name} reads"
+        remedy = "Ask their owner to change them: ALTER PUBLICATION … ADD TABLE …"
         raise SourceProblem("not_ours", cause, remedy)
     for own in owned:
         if own.publication.all_tables:
             cause = f"publication {own.publication.name} is FOR ALL TABLES: every table is in it"
-            remedy = "Remove the slot and add it anew with the tables you want"
+            remedy = "Remove the slot and add it again with the tables you want"
             raise SourceProblem("all_tables", cause, remedy)
     publications.check_alterable(connection, [own.publication.name for own in owned])
     return owned
@@ -132,8 +132,9 @@ def _remove_table(owned: list[_OwnPublication], text: str, changes: PublicationC
     if not members:
         raise SourceProblem(
             "not_published",
-            f"table {'.'.join(key)} is not named in a publication that replview made for the slot",
-            "Correct the name; a partition leaves with its root",
+            f"table {'.'.join(key)} is not named in a publication that replview created for the "
+            "slot",
+            "Correct the name; a partition is removed together with its partitioned table",
         )
     changes.leaving.append(".".join(key))
 
@@ -160,7 +161,7 @@ def _add_table(
             raise SourceProblem(
                 "row_filter",
                 f"table {table} is published with a row filter, which its updates may not satisfy",
-                "Its owner takes the filter away, or moves the table: ALTER PUBLICATION …",
+                "Ask its owner to remove the row filter: ALTER PUBLICATION …",
             )
         own.leaving.append(member)
         changes.whole_now.append(str(table))

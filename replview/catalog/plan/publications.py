@@ -20,11 +20,11 @@ from replview.catalog.server import ServerFacts
 from replview.catalog.tables import TableFacts, read_tables
 from replview.text.problem import Note
 
-_PUBLISH_SINGLY = "Have the tables published one by one"
+_PUBLISH_SINGLY = "Publish the tables one by one"
 #: The cost of adding tables to a publication.
 TABLES_COST = (
-    "a moment's lock on each table that lets reads and writes pass (SHARE UPDATE EXCLUSIVE: it "
-    "waits for VACUUM, ANALYZE and ALTER TABLE)"
+    "a brief lock on each table, during which reads and writes continue (SHARE UPDATE EXCLUSIVE: "
+    "it waits for VACUUM, ANALYZE and ALTER TABLE)"
 )
 
 
@@ -41,12 +41,12 @@ def publication_steps(
     if request.publications:
         if missing := [name for name in request.publications if name not in existing]:
             cause = f"there is no publication {some_of(missing)} in {server.database}"
-            remedy = "Choose others, or have one made"
+            remedy = "Choose others, or let replview create one"
             raise SourceProblem("no_such_publication", cause, remedy, "publications")
         check_columns(request, tables, None)
         notes = ["the publications are used as they are"]
         if request.exclude:
-            notes.append("excluded columns are still sent by the source; replview keeps none")
+            notes.append("the source still sends excluded columns; replview does not store them")
         return list(remade), list(map(Note, notes))
     chosen = chosen_tables(request, tables, server.version)
     check_owned(chosen, tables, server.may_create)
@@ -74,9 +74,12 @@ def _notes(
             f"identity: {some_of([str(table) for table in unusable])}"
         )
     if any(table.partitioned for table in chosen):
-        notes.append("partitioned tables are published by their root, under its name")
+        notes.append("changes of partitions are published under the name of the partitioned table")
     if request.exclude and server.version < 150000:
-        notes.append("before 15 excluded columns are still sent by the source; replview keeps none")
+        notes.append(
+            "before PostgreSQL 15 the source still sends excluded columns; replview does not store "
+            "them"
+        )
     return list(map(Note, notes))
 
 
@@ -136,7 +139,7 @@ def _all_tables_step(
         raise SourceProblem("not_superuser", cause, _PUBLISH_SINGLY, "all_tables")
     if request.exclude:
         cause = "FOR ALL TABLES cannot leave columns out"
-        remedy = "Mask the columns instead, or have the tables published one by one"
+        remedy = "Mask the columns instead, or publish the tables one by one"
         raise SourceProblem("all_tables_columns", cause, remedy, "mask")
     _check_new_name(request.slot_name, existing)
     name = sql.Identifier(request.slot_name)
@@ -150,7 +153,7 @@ def _all_tables_step(
         sql=statement.as_string(None),
         undo=drop_publication(request.slot_name),
         needs="superuser",
-        costs=f"{now}; every later table without a primary key refuses UPDATE and DELETE",
+        costs=f"{now}; UPDATE and DELETE will fail on every later table without a primary key",
         kind="publication",
         name=request.slot_name,
     )
@@ -159,20 +162,20 @@ def _all_tables_step(
 def all_tables_notes(unusable: list[TableFacts]) -> list[Note]:
     """Return notes on what FOR ALL TABLES means, the danger first."""
     later = Note(
-        "tables made later are recorded from their first row on; no column of any table can be "
-        "left out at the source, only masked here"
+        "tables that are created later are recorded from their first row on; no column can be left "
+        "out at the source, only masked in replview"
     )
     danger = Note(
-        "on the source UPDATE and DELETE fail from then on, for everybody, on "
-        f"{some_of([str(table) for table in unusable])}: without a usable replica identity "
-        "PostgreSQL refuses them while they are published"
+        "from then on UPDATE and DELETE fail for everybody on the source, on "
+        f"{some_of([str(table) for table in unusable])}: PostgreSQL refuses them on a published "
+        "table without a usable replica identity"
     )
     return [danger, later] if unusable else [later]
 
 
 def _check_new_name(name: str, existing: set[str]) -> None:
     if len(name.encode()) > LONGEST_NAME_BYTES:
-        cause = f"publication {name} would have more than {LONGEST_NAME_BYTES} bytes"
+        cause = f"publication name {name} has more than {LONGEST_NAME_BYTES} bytes"
         raise SourceProblem("bad_publication_name", cause, "Choose a shorter slot name")
     if name in existing:
         cause = f"there is already a publication {name}"

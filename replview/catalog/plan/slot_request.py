@@ -72,7 +72,8 @@ def parse_columns(texts: list[str]) -> dict[tuple[str, str], frozenset[str]]:
             raise SourceProblem(
                 "bad_column",
                 f"{text} is not a column's name",
-                'Write schema.table.column; a name with a dot in double quotes: "a.b".table.column',
+                "Write schema.table.column, and put a part that contains a dot in double quotes: "
+                '"a.b".table.column',
             )
         key = (parts[0], parts[1]) if len(parts) == 3 else ("public", parts[0])
         columns[key] = columns.get(key, frozenset()) | {parts[-1]}
@@ -92,7 +93,7 @@ def chosen_tables(
     candidates = [_find_table(text, by_name) for text in request.tables]
     if unknown := sorted(set(request.schemas) - {table.schema for table in tables}):
         cause = f"there is no table in schema {unknown[0]}"
-        raise SourceProblem("no_such_schema", cause, "Choose the tables again", "schemas")
+        raise SourceProblem("no_such_schema", cause, "Choose other tables", "schemas")
     if not candidates or request.schemas:
         candidates += [
             table
@@ -145,8 +146,8 @@ def _find_table(text: str, by_name: dict[tuple[str, str], TableFacts]) -> TableF
             "no_such_table",
             f"there is no permanent table {text} (views, foreign, temporary and unlogged tables "
             "cannot be published)",
-            "Choose the tables again; names are written as in the catalog: schema.table; one that "
-            'holds a dot stands in double quotes: "a.b".table',
+            "Choose other tables; write a name as in the catalog, schema.table, and put a part "
+            'that contains a dot in double quotes: "a.b".table',
             "tables",
         )
     return table

@@ -22,11 +22,11 @@ from replview.catalog.tables import TableFacts, leaves_of, read_tables
 from replview.text.problem import Note
 
 _LOCK_ON_CREATE = (
-    "a SHARE ROW EXCLUSIVE lock for a moment: it waits for transactions that have written to the "
+    "a brief SHARE ROW EXCLUSIVE lock: it waits for transactions that have written to the "
     "table, and while it waits (2 s at most) new writers wait too; readers do not"
 )
 _LOCK_ON_DROP = (
-    "an ACCESS EXCLUSIVE lock for a moment: it waits for every transaction that has used the "
+    "a brief ACCESS EXCLUSIVE lock: it waits for every transaction that has used the "
     "table, and while it waits (2 s at most) new readers and writers wait too"
 )
 
@@ -54,11 +54,11 @@ def plan_install(
     _check_source(stamp)
     if connection.info.server_version < 140000:
         major = connection.info.server_version // 10000
-        cause = f"PostgreSQL {major} sends no logical messages, by which the stamp names the actor"
+        cause = f"PostgreSQL {major} sends no logical messages, which carry the actor's name"
         raise SourceProblem("no_messages", cause, "Upgrade the source to 14 or later")
     if stamp.owner is None and not stamp.may_create:
         cause = f"role {stamp.role} may not create a schema in this database"
-        remedy = "GRANT CREATE ON DATABASE … TO the role, or give an address of another one"
+        remedy = "GRANT CREATE ON DATABASE … TO the role, or give the address with another role"
         raise SourceProblem("may_not_create", cause, remedy)
     chosen = _chosen_tables(read_tables(connection), tables, all_tables)
     _check_triggers(connection, chosen, stamp)
@@ -77,7 +77,7 @@ def plan_remove(connection: Connection) -> StampPlan:
     _check_source(stamp)
     if stamp.owner is None:
         return StampPlan()
-    costs = "every role may write messages again, as PostgreSQL has it from the start"
+    costs = "every role may write logical messages again, as is PostgreSQL's default"
     granting = [
         replace(step, sql=step.undo, undo=step.sql, costs=costs) for step in _emit_steps(stamp)
     ]
@@ -98,14 +98,14 @@ def _check_source(stamp: StampFacts) -> None:
         )
     if stamp.owner is not None and not stamp.ours:
         cause = f"there is a schema {SCHEMA} that replview did not make"
-        raise SourceProblem("not_ours", cause, "Rename it, or drop it if it is of no use")
+        raise SourceProblem("not_ours", cause, "Rename it, or drop it if it is not needed")
     if stamp.owner is not None and not stamp.owned and not stamp.superuser:
-        cause = f"the stamp belongs to role {stamp.owner}, and {stamp.role} has not its rights"
-        remedy = f"Give an address of {stamp.owner}, or of a superuser"
+        cause = f"the stamp belongs to role {stamp.owner}; {stamp.role} lacks its privileges"
+        remedy = f"Give the address with role {stamp.owner} or a superuser"
         raise SourceProblem("not_owner", cause, remedy)
     if not stamp.may_emit:
         cause = f"role {stamp.role} may not execute pg_logical_emit_message()"
-        remedy = "GRANT EXECUTE on it to the role, or give the address of a superuser"
+        remedy = "GRANT EXECUTE on it to the role, or give the address with a superuser"
         raise SourceProblem("may_not_emit", cause, remedy)
 
 
@@ -114,7 +114,7 @@ def _check_triggers(connection: Connection, chosen: list[TableFacts], stamp: Sta
         row["oid"] for row in MAY_TRIGGER.rows(connection, [table.oid for table in chosen])
     }
     if refused := [str(table) for table in chosen if table.oid not in allowed_oids]:
-        cause = f"role {stamp.role} may not put triggers on {some_of(refused)}"
+        cause = f"role {stamp.role} may not create triggers on {some_of(refused)}"
         remedy = "GRANT TRIGGER ON the table to the role, or choose other tables"
         raise SourceProblem("may_not_trigger", cause, remedy, "stamped_tables")
 
@@ -134,7 +134,7 @@ def _chosen_tables(
         table = by_name.get(text if "." in text else f"public.{text}")
         if table is None:
             cause = f"there is no permanent table {text}"
-            remedy = "Correct the name: it is written as in the catalog, schema.table"
+            remedy = "Correct the name: write it as in the catalog, schema.table"
             raise SourceProblem("no_such_table", cause, remedy, "stamped_tables")
         # A statement fires the triggers of the table that it names, not of its partitions.
         for relation in (table, *leaves_of(table, existing_tables)):
@@ -149,9 +149,9 @@ def _groundwork(stamp: StampFacts) -> list[Statement]:
         f"SECURITY DEFINER AS $stamp${BODY}$stamp$"
     )
     if stamp.owner is not None:
-        costs = "nothing: the next statement runs the new one"
+        costs = "nothing: the next statement runs the new function"
         return [] if stamp.current else [_step(create, "", "function", costs)]
-    quick = "no lock on any table of yours"
+    quick = "no lock on any of your tables"
     # Undoing the first statement drops the rest too.
     return [
         _step(f"CREATE SCHEMA {SCHEMA}", f"DROP SCHEMA {SCHEMA} CASCADE", "schema", quick,
@@ -170,11 +170,11 @@ def _revoke_steps(stamp: StampFacts) -> list[Statement]:
     if not stamp.public_may_emit:
         return []
     if not stamp.superuser:
-        cause = "taking EXECUTE on pg_logical_emit_message() from PUBLIC needs a superuser"
-        remedy = "Do without it, or give the address of a superuser"
+        cause = "revoking EXECUTE on pg_logical_emit_message() from PUBLIC needs a superuser"
+        remedy = "Leave it out, or give the address with a superuser"
         raise SourceProblem("not_superuser", cause, remedy, "revoke_emit")
     comment = f'COMMENT ON SCHEMA "{SCHEMA}" IS \'{OURS}'
-    costs = "nothing; so that 'actor remove' gives the right back"
+    costs = "nothing: the comment lets 'actor remove' grant the privilege again"
     comment_step = _step(f"{comment}{REVOKED}'", f"{comment}'", "comment", costs)
     return [comment_step, *_emit_steps(stamp)]
 
@@ -185,7 +185,8 @@ def _emit_steps(stamp: StampFacts) -> list[Statement]:
             f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC",
             f"GRANT EXECUTE ON FUNCTION {function} TO PUBLIC",
             "right",
-            "roles that claim their actor by message need it granted by name: to those you trust",
+            "roles that claim their actor by a message then need this privilege: grant it to those "
+            "you trust",
             "superuser",
         )
         for function in stamp.emit_functions
@@ -233,11 +234,13 @@ def _step(
 def _install_notes(
     stamp: StampFacts, chosen: list[TableFacts], stamped_count: int, revoke: bool
 ) -> list[Note]:
-    notes = [Note("tables made or attached as partitions later are not stamped: run this again")]
+    notes = [Note("later tables and partitions are not stamped: run this again for them")]
     if stamped_count:
-        notes.append(Note(f"{stamped_count} of {len(chosen)} tables are stamped already"))
+        notes.append(Note(f"{stamped_count} of {len(chosen)} tables are already stamped"))
     if stamp.public_may_emit and not revoke:
-        notes.append(Note("every role may write messages, a false stamp too; EXECUTE can be left "
-                          "to the trigger and to roles that are granted it",
-                          "revoke_emit"))  # fmt: skip
+        text = (
+            "every role may write logical messages, even a false stamp; EXECUTE can be restricted "
+            "to the trigger and to roles that are granted it"
+        )
+        notes.append(Note(text, "revoke_emit"))
     return notes

@@ -64,7 +64,7 @@ def _run_table_step(
         try:
             _run(conninfo, step, lock_timeout_ms)
         except psycopg.errors.LockNotAvailable:
-            retry = f"try {attempt + 1} of {TRIES} follows" if attempt < TRIES else "left for later"
+            retry = f"try {attempt + 1} of {TRIES} follows" if attempt < TRIES else "skipped"
             say(f"{step.name} is in use: {retry}")
             if attempt < TRIES and stop.wait(PAUSE_SECONDS):
                 break

@@ -410,7 +410,7 @@ def test_all_tables_also_later_ones_only_where_the_danger_was_seen(admin: Client
     assert ("Tables", "all tables, also future ones") in review.chosen
     notes = " ".join(review.review.notes)
     assert (
-        "On the source UPDATE and DELETE fail from then on, for everybody, on public.audit" in notes
+        "From then on UPDATE and DELETE fail for everybody on the source, on public.audit" in notes
     )
     agree(admin, draft)
     carried_out()

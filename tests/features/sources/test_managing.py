@@ -319,7 +319,7 @@ def test_columns_that_must_be_sent_are_refused_with_the_reason(
     assert "is in the replica identity" in why_not(key)
     assert "UPDATE and DELETE would fail" in why_not(key)
     assert why_not(clash).startswith(
-        "publication theirs, which slot mine reads too, has other columns"
+        "publication theirs, which slot mine reads too, publishes other columns"
     )
     asked = {"table": "public.orders", "show": "1", "drop": "status"}
     address = "/slots/shop/mine/columns/"
@@ -355,7 +355,7 @@ def test_publications_of_others_are_not_changed(operator, shop, source) -> None:
     slot = Slot.objects.create(source=shop, name="mine", publications=["theirs"])
 
     plan = plan_tables(slot, add=["public.customers"])
-    assert why_not(plan).startswith("replview made none of the publications")
+    assert why_not(plan).startswith("replview created none of the publications")
     answer = operator.get("/slots/shop/mine/tables/")
     assert page_of(answer).none_ours
     assert "not created by replview" in text_of(answer)
