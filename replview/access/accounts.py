@@ -3,6 +3,7 @@
 There is always an admin: the last one that can sign in is neither closed nor given another role.
 """
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +18,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from replview.access.rights import Role, admins, forget_rights, role_of, set_role
-from replview.store.models import ApiToken, Grant, Source
+from replview.store.models import ApiToken, AssignedPassword, Grant, Source
 from replview.store.write.access_record import note
 from replview.text.problem import CodedProblem
 
 _CHANGED = "changed_settings"
 _MAX_PATTERNS = 200
+#: How long a password that an admin set may be used to sign in.
+ASSIGNED_FOR = dt.timedelta(hours=72)
 
 
 class AccountProblem(CodedProblem):
@@ -32,10 +35,13 @@ class AccountProblem(CodedProblem):
 
 
 @transaction.atomic
-def create_account(name: str, role: Role | None, password: str | None) -> User:
+def create_account(
+    name: str, role: Role | None, password: str | None, *, by_owner: bool = False
+) -> User:
     """Create an account. Without a password it can only sign in by single sign-on.
 
-    Raises ``AccountProblem``.
+    Unless its owner chose the password, it has to be changed at the first sign-in. Raises
+    ``AccountProblem``.
     """
     users = get_user_model()
     # Normalize first, because uniqueness is decided on the normalized name.
@@ -53,6 +59,8 @@ def create_account(name: str, role: Role | None, password: str | None) -> User:
     if password is not None:
         check_password(password, users(username=name))
     user = users._default_manager.create_user(name, password=password)
+    if password is not None and not by_owner:
+        mark_assigned(user)
     set_role(user, role)
     _note("account created", user, role=role.word if role else "none")
     return user
@@ -100,16 +108,33 @@ def open_account(user: User) -> None:
 
 
 @transaction.atomic
-def change_password(user: User, password: str) -> None:
+def change_password(user: User, password: str, *, by_owner: bool) -> None:
     """Set a new password, end every session and revoke the tokens.
 
-    Somebody who knew the old password may have made tokens. Raises ``AccountProblem``.
+    Somebody who knew the old password may have made tokens. Unless its owner chose the password, it
+    has to be changed at the next sign-in. Raises ``AccountProblem``.
     """
     check_password(password, user)
     user.set_password(password)
     user.save(update_fields=["password"])
+    if by_owner:
+        AssignedPassword.objects.filter(user=user).delete()
+    else:
+        mark_assigned(user)
     _end_sessions(user)
     _note("password changed", user, tokens_revoked=_revoke_tokens(user))
+
+
+def mark_assigned(user: User) -> None:
+    """Make the account change its password at the next sign-in, which has to be soon."""
+    until = timezone.now() + ASSIGNED_FOR
+    AssignedPassword.objects.update_or_create(user=user, defaults={"expires_at": until})
+
+
+def assigned_until(user: User) -> dt.datetime | None:
+    """Return when the password that an admin set expires; None: the owner chose it."""
+    marks = AssignedPassword.objects.filter(user=user)
+    return marks.values_list("expires_at", flat=True).first()
 
 
 def unlock(user: User) -> None:

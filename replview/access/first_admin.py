@@ -44,7 +44,7 @@ def first_admin(code: str, name: str, password: str) -> User | None:
         row = _row(code)
         if row is None or admins().exists():
             return None
-        user = create_account(name, Role.ADMIN, password)
+        user = create_account(name, Role.ADMIN, password, by_owner=True)
         row.used_at = timezone.now()
         row.save(update_fields=["used_at"])
     return user

@@ -48,7 +48,7 @@ def password(request: HttpRequest) -> HttpResponse:
     if new != request.POST.get("again", ""):
         return _show(request, errors={"again": "The two passwords differ."})
     try:
-        accounts.change_password(user, new)
+        accounts.change_password(user, new, by_owner=True)
     except AccountProblem as problem:
         return _show(request, errors={"new": str(problem)})
     publisher().account_changed(user.pk)

@@ -87,11 +87,14 @@ class AccountPage:
     tokens: list[ApiToken]
     #: Number of records of failed logins with the account's name.
     failures: int
+    #: Time at which the password that an admin set expires; None: the owner chose it.
+    assigned_until: datetime | None
     #: OpenID Connect issuers that the account signs in with.
     issuers: list[str]
     sources: list[str]
     #: The reason why the last request was refused, or None.
     problem: AccountProblem | None
+    now: datetime
     roles: tuple[str, ...] = _ROLES
 
 
@@ -191,9 +194,11 @@ def build_account_page(user: User, problem: AccountProblem | None = None) -> Acc
         sessions=accounts.sessions_of(user),
         tokens=list(user.api_tokens.filter(revoked_at=None).order_by("pk")),
         failures=AccessAttempt.objects.filter(username=user.get_username()).count(),
+        assigned_until=accounts.assigned_until(user),
         issuers=[identity.issuer for identity in user.identities.all()],
         sources=_source_names(),
         problem=problem,
+        now=timezone.now(),
     )
 
 

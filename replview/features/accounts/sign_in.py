@@ -11,11 +11,17 @@ from typing import Any
 from axes.helpers import get_cool_off, get_failure_limit
 from axes.models import AccessAttempt
 from django.conf import settings
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView
+from django.core.exceptions import ValidationError
 from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from replview.access.accounts import assigned_until
+from replview.features.accounts.sign_in_steps import begin
+from replview.store.write.access_record import Action, note
 from replview.text.formats import age_words
 
 #: Maximum length of an account's name.
@@ -46,8 +52,24 @@ def locked_until(request: HttpRequest, username: str) -> dt.datetime | None:
     return None
 
 
+class SignInForm(AuthenticationForm):
+    """The form of the login, which refuses a password that an admin set too long ago."""
+
+    def confirm_login_allowed(self, user: User) -> None:
+        """Raise ``ValidationError`` where the account is closed or its password has expired."""
+        super().confirm_login_allowed(user)
+        until = assigned_until(user)
+        if until is not None and until <= timezone.now():
+            note(Action.SIGN_IN_FAILED, user=user, details={"why": "password expired"})
+            raise ValidationError(
+                "The password that an admin set has expired. Ask an admin to set another one."
+            )
+
+
 class SignIn(LoginView):
     """The login page; after too many failed attempts it says when to try again."""
+
+    authentication_form = SignInForm
 
     def get_context_data(self, **kwargs: Any) -> dict[str, object]:
         """Add single sign-on and the demo to the template's context."""
@@ -55,6 +77,7 @@ class SignIn(LoginView):
             **super().get_context_data(**kwargs),
             "single_sign_on": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
             "sso": self.request.GET.get("sso", ""),
+            "late": "late" in self.request.GET,
             "demo": settings.DEMO,
         }
 
@@ -72,6 +95,12 @@ class SignIn(LoginView):
             if until is None:
                 return answer
         return self._refuse(until)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Sign the account in, or go on to the next step."""
+        user = form.get_user()
+        assert isinstance(user, User)
+        return begin(self.request, user, self.get_success_url())
 
     def _refuse(self, until: dt.datetime) -> HttpResponse:
         left = until - timezone.now()

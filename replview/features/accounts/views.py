@@ -65,8 +65,8 @@ def change_role(request: HttpRequest, user_id: int) -> HttpResponse:
 @page(POST, role=ADMIN, of={"user_id": None})
 def password(request: HttpRequest, user_id: int) -> HttpResponse:
     """Set the account's password."""
-    typed = request.POST.get("password", "")
-    return _do(request, user_id, lambda user: accounts.change_password(user, typed))
+    typed, own = request.POST.get("password", ""), user_id == request.user.pk
+    return _do(request, user_id, lambda user: accounts.change_password(user, typed, by_owner=own))
 
 
 @page(POST, role=ADMIN, of={"user_id": None})

@@ -19,6 +19,7 @@ from replview.management.instance import Actions, InstanceCommand, find_source
 from replview.store.models import Grant
 
 _ROLES = [role.word for role in Role]
+_ASSIGNED = "its owner has to change the password at the first sign-in, within 72 hours"
 
 
 class Command(Actions, InstanceCommand):
@@ -54,7 +55,10 @@ class Command(Actions, InstanceCommand):
             ("unlock", "let an account sign in again that failed too often"),
         ):
             actions.add_parser(action, help=text).add_argument("name", metavar="NAME")
-        password = actions.add_parser("password", help="set an account's password")
+        password = actions.add_parser(
+            "password",
+            help="set an account's password, which its owner changes at the next sign-in",
+        )
         password.add_argument("name", metavar="NAME")
         password.add_argument(
             "--password-stdin", action="store_true", help="read it from standard input"
@@ -64,6 +68,8 @@ class Command(Actions, InstanceCommand):
         password = None if options["no_password"] else _read_password(options)
         user = accounts.create_account(options["name"], Role.of_word(options["role"]), password)
         self.say(f"account {user} has the role {options['role']}")
+        if password is not None:
+            self.say(_ASSIGNED)
 
     def _list(self, options: dict[str, Any]) -> None:
         rows = [_facts(user) for user in users_with_rights().order_by("username")]
@@ -113,9 +119,10 @@ class Command(Actions, InstanceCommand):
 
     def _password(self, options: dict[str, Any]) -> None:
         user = _find(options["name"])
-        accounts.change_password(user, _read_password(options))
+        accounts.change_password(user, _read_password(options), by_owner=False)
         _refresh_pages(user)
         self.say(f"account {user} has a new password, is signed out, and its tokens are revoked")
+        self.say(_ASSIGNED)
 
 
 def _add_grant_actions(actions: Any) -> None:

@@ -2,16 +2,18 @@
 
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.contrib.auth.management.commands.changepassword import Command as DjangoCommand
 
+from replview.access.accounts import mark_assigned
 from replview.management.plain_help import PlainHelp
 from replview.store.write.access_record import command_user, note
 
 
 class Command(PlainHelp, DjangoCommand):
-    """Django's command, which also notes the change in the access record."""
+    """Django's command, which also has the password changed at the next sign-in, and notes it."""
 
-    help = "Set an account's password, at a terminal."
+    help = "Set an account's password, at a terminal; its owner changes it at the next sign-in."
     examples = ("replview changepassword alice",)
 
     def handle(self, *args: Any, **options: Any) -> str | None:
@@ -21,6 +23,7 @@ class Command(PlainHelp, DjangoCommand):
         """
         message = super().handle(*args, **options)
         name = options["username"] or command_user()
+        mark_assigned(get_user_model()._default_manager.get_by_natural_key(name))
         details = {"act": "password changed", "account": name}
         note("changed_settings", subject=f"account {name}", details=details)
         return message

@@ -7,6 +7,7 @@ their columns for reading, and a migration has their SQL.
 from replview.store.models.access import (
     AccessRecord,
     ApiToken,
+    AssignedPassword,
     Grant,
     Identity,
     MaskRule,
@@ -59,9 +60,9 @@ from replview.store.models.sums import (
 
 __all__ = [
     "AbortedSubtransaction", "AccessRecord", "ActivityMark", "ActorActivity", "Alert", "AlertRule",
-    "ApiToken", "ArchiveMark", "ArchivedRun", "Baseline", "Change", "Delivery", "Erasure", "Export",
-    "Grant", "HistoryBlock", "HistoryJob", "Identity", "KeptDay", "LargeValue", "MaskRule",
-    "MinuteMark", "PublicationLapse", "PublicationLook", "Quarantine", "Relation",
+    "ApiToken", "ArchiveMark", "ArchivedRun", "AssignedPassword", "Baseline", "Change", "Delivery",
+    "Erasure", "Export", "Grant", "HistoryBlock", "HistoryJob", "Identity", "KeptDay", "LargeValue",
+    "MaskRule", "MinuteMark", "PublicationLapse", "PublicationLook", "Quarantine", "Relation",
     "RelationActivity", "RelationMinute", "RelationVersion", "SampleMark", "SavedFilter", "Setting",
     "SetupCode", "Slot", "SlotEvent", "SlotIncarnation", "SlotIntention", "SlotPeek", "SlotSample",
     "SlotSampleHour", "SlotSampleMinute", "Source", "SourceDraft", "SourceLook", "SourceSample",

@@ -206,6 +206,19 @@ class SetupCode(Table):
     used_at = models.DateTimeField(null=True)
 
 
+class AssignedPassword(Table):
+    """The mark of an account whose password an admin set: its owner has to choose another one."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        primary_key=True,
+        on_delete=models.CASCADE,
+        related_name="assigned_password",
+    )
+    #: Time after which the password signs nobody in.
+    expires_at = models.DateTimeField()
+
+
 class Identity(Table):
     """An account's identity at a single sign-on provider."""
 

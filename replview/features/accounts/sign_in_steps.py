@@ -1,0 +1,104 @@
+"""The steps of a sign-in that follow the password.
+
+Until the last step is done, the session only notes which account gave its password and when:
+nobody is signed in, so no page, call of the API or socket needs to know of these steps. The session
+gets a new key when it begins and when it ends.
+"""
+
+import hmac
+import time
+
+from django.contrib.auth import get_user_model, login
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+
+from replview.access import accounts
+from replview.access.accounts import AccountProblem
+from replview.access.page import EVERYONE, GET_POST, page
+
+_BACKEND = "replview.access.rights.RightsBackend"
+#: The key of the session's data that holds the sign-in.
+_PENDING = "pending_sign_in"
+#: Seconds from the password to the end of the last step.
+_PENDING_SECONDS = 600
+
+
+def begin(request: HttpRequest, user: User, next_url: str) -> HttpResponse:
+    """Continue after the right password: sign the account in, or redirect to the next step."""
+    request.session.flush()
+    request.session.set_expiry(_PENDING_SECONDS)
+    request.session[_PENDING] = {
+        "account": user.pk,
+        "password": user.get_session_auth_hash(),
+        "began_at": int(time.time()),
+        "next": next_url,
+    }
+    return _go_on(request, user)
+
+
+def _go_on(request: HttpRequest, user: User) -> HttpResponse:
+    """Redirect to the next step; after the last one sign the account in."""
+    step = _next_step(user)
+    return redirect(step) if step else redirect(_finish(request, user))
+
+
+def _finish(request: HttpRequest, user: User) -> str:
+    """Sign the account in, and return the address to continue at."""
+    next_url: str = request.session.pop(_PENDING)["next"]
+    request.session.set_expiry(None)
+    login(request, user, backend=_BACKEND)
+    return next_url
+
+
+def _next_step(user: User) -> str:
+    """Return the name of the address of the next step; empty after the last one."""
+    return "login-password" if accounts.assigned_until(user) else ""
+
+
+def _account_at(request: HttpRequest, step: str) -> User | None:
+    """Return the account whose sign-in is at this step; None where there is no such sign-in.
+
+    A sign-in ends when it takes too long, and when the password is changed or the account closed.
+    """
+    pending = request.session.get(_PENDING)
+    if pending is None or time.time() - pending["began_at"] > _PENDING_SECONDS:
+        return None
+    accounts_open = get_user_model()._default_manager.filter(is_active=True)
+    user = accounts_open.filter(pk=pending["account"]).first()
+    if user is None or not hmac.compare_digest(user.get_session_auth_hash(), pending["password"]):
+        return None
+    return user if _next_step(user) == step else None
+
+
+@page(GET_POST, role=EVERYONE)
+@never_cache
+@login_not_required
+@sensitive_post_parameters()
+def new_password(request: HttpRequest) -> HttpResponse:
+    """Ask for another password than the one that an admin set."""
+    user = _account_at(request, "login-password")
+    if user is None:
+        return redirect("/login/?late")
+    errors: dict[str, str] = {}
+    if request.method == "POST":
+        new = request.POST.get("new", "")
+        if new != request.POST.get("again", ""):
+            errors["again"] = "The two passwords differ."
+        elif user.check_password(new):
+            errors["new"] = "An admin knows this password. Choose another one."
+        else:
+            try:
+                accounts.change_password(user, new, by_owner=True)
+            except AccountProblem as problem:
+                errors["new"] = str(problem)
+            else:
+                request.session[_PENDING]["password"] = user.get_session_auth_hash()
+                request.session.modified = True
+                return _go_on(request, user)
+    page = {"errors": errors, "account": user.get_username()}
+    status = 422 if errors else 200
+    return render(request, "registration/new_password.html", {"page": page}, status=status)
