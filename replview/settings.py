@@ -261,7 +261,7 @@ AXES_FAILURE_LIMIT = int(value("REPLVIEW_LOGIN_FAILURES"))
 AXES_COOLOFF_TIME = timedelta(minutes=float(value("REPLVIEW_LOGIN_LOCK_MINUTES")))
 LOGIN_FAILURES_OF_ADDRESS = 10 * AXES_FAILURE_LIMIT
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_CLIENT_IP_CALLABLE = "replview.features.accounts.sign_in.address_of"
+AXES_CLIENT_IP_CALLABLE = "replview.features.accounts.attempts.address_of"
 AXES_RESET_ON_SUCCESS = True
 # Keep the end of a lock, so that the announced time is right.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
@@ -269,9 +269,14 @@ AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
 AXES_ENABLE_ADMIN = False
-# axes stores the request of a failed login. Hide the passwords of the form that changes one, and
-# the address to go to next, which may name a row.
-AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "old", "new", "again", "next"]
+# axes stores the request of a failed login. Hide the passwords of the form that changes one, the
+# codes of second factors, and the address to go to next, which may name a row.
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "old", "new", "again", "code", "next"]
+
+#: Accounts with a password that have to set up a second factor; empty: none has to.
+REQUIRE_SECOND_FACTOR = value("REPLVIEW_REQUIRE_SECOND_FACTOR")
+if REQUIRE_SECOND_FACTOR not in ("", "admins", "all"):
+    raise ImproperlyConfigured("REPLVIEW_REQUIRE_SECOND_FACTOR is 'admins', 'all' or empty")
 
 # Single sign-on is on where an issuer is named, which publishes its other addresses.
 OIDC_ISSUER = value("REPLVIEW_OIDC_ISSUER").rstrip("/")

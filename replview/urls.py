@@ -4,7 +4,7 @@ from django.urls import include, path
 
 from replview.access.page import EVERYONE, page
 from replview.features.access_record import api as access_record
-from replview.features.accounts import sign_in, sign_in_steps
+from replview.features.accounts import second_factor_views, sign_in, sign_in_steps
 from replview.features.actors import api as actors
 from replview.features.exports import api as exports
 from replview.features.monitoring.metrics import metrics
@@ -68,6 +68,8 @@ urlpatterns = [
     path("search/", search.search, name="search"),
     path("components/", gallery.components, name="components"),
     path("login/", page(role=EVERYONE)(sign_in.SignIn.as_view()), name="login"),
+    path("login/code/", sign_in_steps.code, name="login-code"),
+    path("login/second-factor/", second_factor_views.login_set_up, name="login-second-factor"),
     path("login/password/", sign_in_steps.new_password, name="login-password"),
     path("logout/", page(role=EVERYONE)(sign_in.SignOut.as_view()), name="logout"),
 ]

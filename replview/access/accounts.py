@@ -95,7 +95,7 @@ def close_account(user: User) -> None:
     user.is_active = False
     user.save(update_fields=["is_active"])
     forget_rights(user)
-    _end_sessions(user)
+    end_sessions(user)
     _note("account closed", user, tokens_revoked=_revoke_tokens(user))
 
 
@@ -121,7 +121,7 @@ def change_password(user: User, password: str, *, by_owner: bool) -> None:
         AssignedPassword.objects.filter(user=user).delete()
     else:
         mark_assigned(user)
-    _end_sessions(user)
+    end_sessions(user)
     _note("password changed", user, tokens_revoked=_revoke_tokens(user))
 
 
@@ -145,7 +145,7 @@ def unlock(user: User) -> None:
 
 def sign_out(user: User) -> int:
     """End every session of the account, and return their number."""
-    ended = _end_sessions(user)
+    ended = end_sessions(user)
     _note("signed out everywhere", user, sessions=ended)
     return ended
 
@@ -210,7 +210,8 @@ def _not_the_last_admin(user: User) -> None:
         raise AccountProblem(f"{user.get_username()} is the last admin: make another one first")
 
 
-def _end_sessions(user: User) -> int:
+def end_sessions(user: User) -> int:
+    """End every session of the account without a record of it, and return their number."""
     found = sessions_of(user)
     for row in found:
         row.delete()

@@ -74,6 +74,7 @@ def _refused(sender: Any, credentials: dict[str, Any], **_: Any) -> None:
         Action.SIGN_IN_FAILED,
         user=account if account is not None else "",
         subject="" if account is not None else "an account that does not exist",
+        details={"step": credentials["step"]} if "step" in credentials else None,
     )
 
 

@@ -197,7 +197,7 @@ class InstanceCommand(PlainCommand):
 
 
 class Actions(PlainCommand):
-    """A command with several actions; the method ``_ACTION`` of that name runs each of them."""
+    """A command with several actions; a method runs each: ``_sign_out`` for ``sign-out``."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add a parser for each action, each with ``--data``."""
@@ -212,7 +212,7 @@ class Actions(PlainCommand):
 
     def handle(self, **options: Any) -> None:
         """Run the method of the chosen action."""
-        getattr(self, f"_{options['action']}")(options)
+        getattr(self, "_" + options["action"].replace("-", "_"))(options)
 
 
 def require_instance(status: int = NO_INSTANCE_STATUS) -> None:

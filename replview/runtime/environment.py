@@ -95,8 +95,11 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("REPLVIEW_SESSIONS_OF_ACCOUNT",
             "How many browsers one account may be signed in by at once: one more signs out the one "
             "that was not used for longest.", default="20"),
+        Variable("REPLVIEW_REQUIRE_SECOND_FACTOR",
+            "`admins` or `all`: these accounts, where they have a password, set up a second factor "
+            "at their next sign-in, and go nowhere before. Empty: it is for each to decide."),
         Variable("REPLVIEW_LOGIN_FAILURES",
-            "So many wrong passwords lock a login for a while.", default="5"),
+            "So many wrong passwords or codes lock a login for a while.", default="5"),
         Variable("REPLVIEW_LOGIN_LOCK_MINUTES", "How long a login stays locked.", default="15"),
         Variable("REPLVIEW_OIDC_ISSUER",
             "Single sign-on: the provider's address. Empty: there is no single sign-on."),

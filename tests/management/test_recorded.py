@@ -46,7 +46,8 @@ RECORDED: dict[str, tuple[str, str]] = {
 #: and tested elsewhere, against what they need.
 ELSEWHERE = {
     "access list", "access forget", "account list", "account role", "account grant",
-    "account revoke", "account disable", "account enable", "account password", "actor install",
+    "account revoke", "account disable", "account enable", "account password",
+    "account remove-second-factor", "actor install",
     "actor remove", "actor status", "alert list", "alert rules", "alert try", "apply",
     "changepassword", "demo", "doctor", "erase", "mask add", "mask list", "mask preview",
     "mask remove", "migrate", "monitoring", "secrets rotate", "slot add", "slot columns",

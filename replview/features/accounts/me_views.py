@@ -2,8 +2,7 @@
 
 import time
 
-from django.contrib.auth import authenticate, update_session_auth_hash
-from django.contrib.auth.models import User
+from django.contrib.auth import update_session_auth_hash
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -15,12 +14,12 @@ from replview.access.accounts import AccountProblem
 from replview.access.page import GET, POST, SIGNED_IN, VIEWER, page
 from replview.access.rights import account_of
 from replview.access.tokens import ScopeRefused, make_token
+from replview.features.accounts.attempts import wrong_password
 from replview.features.accounts.pages import build_own_page
-from replview.features.accounts.sign_in import leave_nothing, locked_until
+from replview.features.accounts.sign_in import leave_nothing
 from replview.live.publisher import publisher
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
-from replview.text.formats import age_words
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
 
@@ -34,7 +33,7 @@ _THERE = "A token with this name exists already."
 @never_cache
 def me(request: HttpRequest) -> HttpResponse:
     """Show the user's own account."""
-    return _show(request)
+    return show(request)
 
 
 @page(POST, role=SIGNED_IN)
@@ -42,33 +41,20 @@ def me(request: HttpRequest) -> HttpResponse:
 def password(request: HttpRequest) -> HttpResponse:
     """Change the password, and end every other session."""
     user = account_of(request)
-    if wrong := _wrong_password(request, user):
-        return _show(request, errors={"old": wrong})
+    if wrong := wrong_password(request, user):
+        return show(request, errors={"old": wrong})
     new = request.POST.get("new", "")
     if new != request.POST.get("again", ""):
-        return _show(request, errors={"again": "The two passwords differ."})
+        return show(request, errors={"again": "The two passwords differ."})
     try:
         accounts.change_password(user, new, by_owner=True)
     except AccountProblem as problem:
-        return _show(request, errors={"new": str(problem)})
+        return show(request, errors={"new": str(problem)})
     publisher().account_changed(user.pk)
     # Keep this session, with a new session key.
     update_session_auth_hash(request, user)
     session_policy.begin(request.session)
     return redirect("me")
-
-
-def _wrong_password(request: HttpRequest, user: User) -> str:
-    """Return why the current password that was entered is refused; empty: it is right."""
-    until, old = locked_until(request, user.get_username()), request.POST.get("old", "")
-    # Failed attempts count like failed logins, so a stolen session cannot guess passwords faster.
-    if until is None and not authenticate(request, username=user.get_username(), password=old):
-        until = locked_until(request, user.get_username())
-        if until is None:
-            return "The current password is wrong."
-    if until is None:
-        return ""
-    return f"Too many failed attempts. Try again in {age_words(until - timezone.now())}."
 
 
 @page(POST, role=SIGNED_IN, of={"name": None})
@@ -77,13 +63,13 @@ def end_session(request: HttpRequest, name: str) -> HttpResponse:
     """End one session, after the account has proved its password again."""
     user = account_of(request)
     if user.has_usable_password():
-        wrong = _wrong_password(request, user)
+        wrong = wrong_password(request, user)
     else:
         began = int(request.session.get(open_sessions.SIGNED_IN_AT) or 0)
         late = time.time() - began > _LATELY_SECONDS
         wrong = "Sign in again first: your last sign-in is too long ago." if late else ""
     if wrong:
-        return _show(request, errors={"session": wrong})
+        return show(request, errors={"session": wrong})
     if open_sessions.end_session(user, name):
         note("changed_settings", subject=f"account {user}", details={"act": "session ended"})
         publisher().account_changed(user.pk)
@@ -119,19 +105,19 @@ def new_token(request: HttpRequest) -> HttpResponse:
     if scope not in ApiToken.Scope.values:
         errors["scope"] = "Choose a scope."
     if errors:
-        return _show(request, errors=errors)
+        return show(request, errors=errors)
     try:
         with transaction.atomic():
             # Delete a revoked token of the same name.
             user.api_tokens.filter(name=name, revoked_at__isnull=False).delete()
             token, row = make_token(user, name, days=whole or None, scope=scope)
     except ScopeRefused as refused:
-        return _show(request, errors={"scope": str(refused)})
+        return show(request, errors={"scope": str(refused)})
     except IntegrityError:
-        return _show(request, errors={"name": _THERE})
+        return show(request, errors={"name": _THERE})
     details = {"act": "created", "scope": scope, "days": whole or None}
     note("changed_settings", subject=f"token {name} of {user}", details=details)
-    return _show(request, made=row, token=token)
+    return show(request, made=row, token=token)
 
 
 @page(POST, role=SIGNED_IN, of={"token_id": None})
@@ -145,13 +131,14 @@ def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     return redirect("me")
 
 
-def _show(
+def show(
     request: HttpRequest,
     *,
     errors: dict[str, str] | None = None,
     made: ApiToken | None = None,
     token: str = "",
 ) -> HttpResponse:
+    """Show the user's own account, with the errors of a form or a token that was created."""
     values = {name: request.POST.get(name, "") for name in ("name", "days", "scope")}
     page = build_own_page(
         account_of(request),

@@ -21,7 +21,7 @@ from replview.access.rights import (
     visible_sources,
 )
 from replview.access.tokens import scopes_for
-from replview.store.models import ApiToken, Grant, Source
+from replview.store.models import ApiToken, Grant, SecondFactor, Source
 from replview.text.formats import plural
 from replview.ui.sentence import Sentence
 
@@ -89,6 +89,7 @@ class AccountPage:
     failures: int
     #: Time at which the password that an admin set expires; None: the owner chose it.
     assigned_until: datetime | None
+    second_factor: SecondFactor | None
     #: OpenID Connect issuers that the account signs in with.
     issuers: list[str]
     sources: list[str]
@@ -112,6 +113,7 @@ class OwnPage:
     scopes: list[tuple[str, str]]
     sessions: list[OpenSession]
     has_password: bool
+    second_factor: SecondFactor | None
     #: Error messages of the forms, by field.
     errors: Mapping[str, str]
     #: The values that were sent for a token, which the form shows again.
@@ -150,6 +152,7 @@ def build_own_page(
         scopes=[(scope.value, _SCOPE_WORDS[scope.value]) for scope in scopes_for(user)],
         sessions=open_sessions(user, here),
         has_password=user.has_usable_password(),
+        second_factor=SecondFactor.objects.filter(user=user).first(),
         errors=errors,
         values=values,
         made=made,
@@ -195,6 +198,7 @@ def build_account_page(user: User, problem: AccountProblem | None = None) -> Acc
         tokens=list(user.api_tokens.filter(revoked_at=None).order_by("pk")),
         failures=AccessAttempt.objects.filter(username=user.get_username()).count(),
         assigned_until=accounts.assigned_until(user),
+        second_factor=SecondFactor.objects.filter(user=user).first(),
         issuers=[identity.issuer for identity in user.identities.all()],
         sources=_source_names(),
         problem=problem,

@@ -1,55 +1,24 @@
-"""The login, with limits on failed attempts.
-
-Failed logins are counted by user name and address together, so that nobody can lock out another
-user at that user's own address. They are also counted by address alone, with a higher limit,
-against attempts with many names.
-"""
+"""The login and the logout."""
 
 import datetime as dt
 from typing import Any
 
-from axes.helpers import get_cool_off, get_failure_limit
-from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView
 from django.core.exceptions import ValidationError
-from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from replview.access.accounts import assigned_until
+from replview.features.accounts.attempts import locked_until
 from replview.features.accounts.sign_in_steps import begin
 from replview.store.write.access_record import Action, note
 from replview.text.formats import age_words
 
 #: Maximum length of an account's name.
 _LONGEST_NAME = 150
-
-
-def address_of(request: HttpRequest) -> str:
-    """Return the client's address from the web server; forwarding headers are not trusted."""
-    return str(request.META.get("REMOTE_ADDR") or "")
-
-
-def locked_until(request: HttpRequest, username: str) -> dt.datetime | None:
-    """Return until when this user name or address is locked out, or None if it is not."""
-    cool_off = get_cool_off(request)
-    if cool_off is None:
-        return None
-    recent = AccessAttempt.objects.filter(
-        ip_address=address_of(request) or None, attempt_time__gt=timezone.now() - cool_off
-    )
-    for attempts, limit in (
-        (recent.filter(username=username), get_failure_limit(request, {"username": username})),
-        (recent, settings.LOGIN_FAILURES_OF_ADDRESS),
-    ):
-        found = attempts.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
-        if (found["failures"] or 0) >= limit and found["last"]:
-            until: dt.datetime = found["last"] + cool_off
-            return until
-    return None
 
 
 class SignInForm(AuthenticationForm):

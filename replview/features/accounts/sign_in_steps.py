@@ -13,18 +13,23 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.template.response import TemplateResponse
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 
-from replview.access import accounts
+from replview.access import accounts, second_factor
 from replview.access.accounts import AccountProblem
 from replview.access.page import EVERYONE, GET_POST, page
+from replview.features.accounts.attempts import locked_until, wrong_code
 
 _BACKEND = "replview.access.rights.RightsBackend"
+#: The address for a browser that is at no step of a sign-in.
+LATE = "/login/?late"
 #: The key of the session's data that holds the sign-in.
 _PENDING = "pending_sign_in"
 #: Seconds from the password to the end of the last step.
-_PENDING_SECONDS = 600
+_PENDING_SECONDS = 1200
 
 
 def begin(request: HttpRequest, user: User, next_url: str) -> HttpResponse:
@@ -36,17 +41,18 @@ def begin(request: HttpRequest, user: User, next_url: str) -> HttpResponse:
         "password": user.get_session_auth_hash(),
         "began_at": int(time.time()),
         "next": next_url,
+        "gave_code": False,
     }
     return _go_on(request, user)
 
 
 def _go_on(request: HttpRequest, user: User) -> HttpResponse:
     """Redirect to the next step; after the last one sign the account in."""
-    step = _next_step(user)
-    return redirect(step) if step else redirect(_finish(request, user))
+    step = _next_step(request, user)
+    return redirect(step) if step else redirect(finish(request, user))
 
 
-def _finish(request: HttpRequest, user: User) -> str:
+def finish(request: HttpRequest, user: User) -> str:
     """Sign the account in, and return the address to continue at."""
     next_url: str = request.session.pop(_PENDING)["next"]
     request.session.set_expiry(None)
@@ -54,12 +60,16 @@ def _finish(request: HttpRequest, user: User) -> str:
     return next_url
 
 
-def _next_step(user: User) -> str:
+def _next_step(request: HttpRequest, user: User) -> str:
     """Return the name of the address of the next step; empty after the last one."""
-    return "login-password" if accounts.assigned_until(user) else ""
+    if not request.session[_PENDING]["gave_code"] and second_factor.is_on(user):
+        return "login-code"
+    if accounts.assigned_until(user):
+        return "login-password"
+    return "login-second-factor" if second_factor.is_missing(user) else ""
 
 
-def _account_at(request: HttpRequest, step: str) -> User | None:
+def account_at(request: HttpRequest, step: str) -> User | None:
     """Return the account whose sign-in is at this step; None where there is no such sign-in.
 
     A sign-in ends when it takes too long, and when the password is changed or the account closed.
@@ -67,11 +77,37 @@ def _account_at(request: HttpRequest, step: str) -> User | None:
     pending = request.session.get(_PENDING)
     if pending is None or time.time() - pending["began_at"] > _PENDING_SECONDS:
         return None
-    accounts_open = get_user_model()._default_manager.filter(is_active=True)
-    user = accounts_open.filter(pk=pending["account"]).first()
+    open_accounts = get_user_model()._default_manager.filter(is_active=True)
+    user = open_accounts.filter(pk=pending["account"]).first()
     if user is None or not hmac.compare_digest(user.get_session_auth_hash(), pending["password"]):
         return None
-    return user if _next_step(user) == step else None
+    return user if _next_step(request, user) == step else None
+
+
+@page(GET_POST, role=EVERYONE)
+@never_cache
+@login_not_required
+@sensitive_post_parameters()
+def code(request: HttpRequest) -> HttpResponse:
+    """Ask for the code of the authenticator app, or a recovery code."""
+    user = account_at(request, "login-code")
+    if user is None:
+        return redirect(LATE)
+    error, status = "", 200
+    headers: dict[str, str] = {}
+    if request.method == "POST":
+        error = wrong_code(request, user)
+        if not error:
+            request.session[_PENDING]["gave_code"] = True
+            request.session.modified = True
+            return _go_on(request, user)
+        status = 422
+        if until := locked_until(request, user.get_username()):
+            seconds = (until - timezone.now()).total_seconds()
+            status, headers = 429, {"Retry-After": str(max(1, round(seconds)))}
+    page = {"error": error, "account": user.get_username()}
+    template = "registration/code.html"
+    return TemplateResponse(request, template, {"page": page}, status=status, headers=headers)
 
 
 @page(GET_POST, role=EVERYONE)
@@ -80,9 +116,9 @@ def _account_at(request: HttpRequest, step: str) -> User | None:
 @sensitive_post_parameters()
 def new_password(request: HttpRequest) -> HttpResponse:
     """Ask for another password than the one that an admin set."""
-    user = _account_at(request, "login-password")
+    user = account_at(request, "login-password")
     if user is None:
-        return redirect("/login/?late")
+        return redirect(LATE)
     errors: dict[str, str] = {}
     if request.method == "POST":
         new = request.POST.get("new", "")

@@ -6,6 +6,7 @@ from django.urls import path
 from replview.access import single_sign_on
 from replview.access.page import EVERYONE, page
 from replview.features.accounts import me_views as me
+from replview.features.accounts import second_factor_views as second_factor
 from replview.features.accounts import views as accounts
 
 _ONE = "accounts/<int:user_id>/"
@@ -14,6 +15,8 @@ urlpatterns = [
     path("accounts/", accounts.listing, name="accounts"),
     path("accounts/me/", me.me, name="me"),
     path("accounts/me/password/", me.password, name="me-password"),
+    path("accounts/me/second-factor/", second_factor.set_up, name="me-second-factor"),
+    path("accounts/me/second-factor/off/", second_factor.turn_off, name="me-second-factor-off"),
     path("accounts/me/sign-out/", me.sign_out, name="me-sign-out"),
     path("accounts/me/sessions/<str:name>/end/", me.end_session, name="me-session-end"),
     path("accounts/me/tokens/", me.new_token, name="me-token"),
@@ -23,6 +26,11 @@ urlpatterns = [
     path(_ONE, accounts.account, name="account"),
     path(f"{_ONE}role/", accounts.change_role, name="account-role"),
     path(f"{_ONE}password/", accounts.password, name="account-password"),
+    path(
+        f"{_ONE}second-factor/remove/",
+        accounts.remove_second_factor,
+        name="account-second-factor-remove",
+    ),
     path(f"{_ONE}active/", accounts.active, name="account-active"),
     path(f"{_ONE}sign-out/", accounts.sign_out, name="account-sign-out"),
     path(f"{_ONE}unlock/", accounts.unlock, name="account-unlock"),

@@ -2,28 +2,28 @@
 
 from typing import Any
 
-from django.contrib.auth import get_user_model, login
+from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 
-from replview.access import accounts
+from replview.access import accounts, second_factor
 from replview.access.accounts import AccountProblem
 from replview.access.first_admin import first_admin, is_good
 from replview.access.page import ADMIN, EVERYONE, GET, GET_POST, POST, Nav, page
 from replview.access.rights import Role, ensure_roles
 from replview.features.accounts.pages import SetupPage, build_account_page, build_accounts_page
+from replview.features.accounts.sign_in_steps import begin
 from replview.live.publisher import publisher
 from replview.store.models import ApiToken, Grant, Source
 from replview.store.write.access_record import note
 from replview.ui.params import Params
-
-_BACKEND = "replview.access.rights.RightsBackend"
 
 
 @page(GET_POST, role=ADMIN, nav=Nav(group="", label="Accounts", icon="actor"))
@@ -67,6 +67,18 @@ def password(request: HttpRequest, user_id: int) -> HttpResponse:
     """Set the account's password."""
     typed, own = request.POST.get("password", ""), user_id == request.user.pk
     return _do(request, user_id, lambda user: accounts.change_password(user, typed, by_owner=own))
+
+
+@page(POST, role=ADMIN, of={"user_id": None})
+def remove_second_factor(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Remove the account's second factor, such as a lost phone."""
+
+    def remove(user: User) -> None:
+        if user == request.user:
+            raise AccountProblem("turn your own second factor off on the page of your account")
+        second_factor.remove(user)
+
+    return _do(request, user_id, remove)
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
@@ -189,7 +201,6 @@ def setup(request: HttpRequest, code: str) -> HttpResponse:
             else:
                 if user is None:
                     raise Http404("this address has expired")
-                login(request, user, backend=_BACKEND)
-                return redirect("overview")
+                return begin(request, user, reverse("overview"))
     page = SetupPage(errors=errors, name=name)
     return render(request, "accounts/setup.html", {"page": page}, status=422 if errors else 200)

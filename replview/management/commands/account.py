@@ -1,4 +1,4 @@
-"""``replview account add|list|role|grant|revoke|disable|enable|password|unlock``.
+"""``replview account add|list|role|grant|revoke|disable|enable|password|unlock|…``.
 
 It manages accounts, their roles and what they may see.
 """
@@ -12,7 +12,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, User
 from django.core.management.base import CommandError
 
-from replview.access import accounts
+from replview.access import accounts, second_factor
 from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
 from replview.live.publisher import publisher
 from replview.management.instance import Actions, InstanceCommand, find_source
@@ -53,6 +53,7 @@ class Command(Actions, InstanceCommand):
             ("disable", "close an account"),
             ("enable", "open a closed account"),
             ("unlock", "let an account sign in again that failed too often"),
+            ("remove-second-factor", "let an account sign in whose authenticator app is lost"),
         ):
             actions.add_parser(action, help=text).add_argument("name", metavar="NAME")
         password = actions.add_parser(
@@ -116,6 +117,12 @@ class Command(Actions, InstanceCommand):
     def _unlock(self, options: dict[str, Any]) -> None:
         accounts.unlock(_find(options["name"]))
         self.say(f"account {options['name']} is unlocked: its failed logins are deleted")
+
+    def _remove_second_factor(self, options: dict[str, Any]) -> None:
+        user = _find(options["name"])
+        second_factor.remove(user)
+        _tell(user)
+        self.say(f"account {user} has no second factor any more, and is signed out")
 
     def _password(self, options: dict[str, Any]) -> None:
         user = _find(options["name"])
@@ -190,5 +197,6 @@ def _facts(user: User) -> dict[str, str]:
         "role": role.word if role else "none",
         "grants": "; ".join(str(grant) for grant in user.grants.select_related("source")) or "-",
         "last_signed_in": f"{last:%Y-%m-%d %H:%M}" if last else "never",
+        "second_factor": "yes" if second_factor.is_on(user) else "no",
         "state": "open" if user.is_active else "closed",
     }

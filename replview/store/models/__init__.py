@@ -12,6 +12,7 @@ from replview.store.models.access import (
     Identity,
     MaskRule,
     SavedFilter,
+    SecondFactor,
     SetupCode,
 )
 from replview.store.models.alerts import Alert, AlertRule, Delivery, Setting, Webhook
@@ -63,9 +64,9 @@ __all__ = [
     "ApiToken", "ArchiveMark", "ArchivedRun", "AssignedPassword", "Baseline", "Change", "Delivery",
     "Erasure", "Export", "Grant", "HistoryBlock", "HistoryJob", "Identity", "KeptDay", "LargeValue",
     "MaskRule", "MinuteMark", "PublicationLapse", "PublicationLook", "Quarantine", "Relation",
-    "RelationActivity", "RelationMinute", "RelationVersion", "SampleMark", "SavedFilter", "Setting",
-    "SetupCode", "Slot", "SlotEvent", "SlotIncarnation", "SlotIntention", "SlotPeek", "SlotSample",
-    "SlotSampleHour", "SlotSampleMinute", "Source", "SourceDraft", "SourceLook", "SourceSample",
-    "StoreMoment", "Transaction", "TransactionSizeMinute", "Transition", "TypeName", "WatchedSlot",
-    "WatchedSubscription", "Webhook",
+    "RelationActivity", "RelationMinute", "RelationVersion", "SampleMark", "SavedFilter",
+    "SecondFactor", "Setting", "SetupCode", "Slot", "SlotEvent", "SlotIncarnation", "SlotIntention",
+    "SlotPeek", "SlotSample", "SlotSampleHour", "SlotSampleMinute", "Source", "SourceDraft",
+    "SourceLook", "SourceSample", "StoreMoment", "Transaction", "TransactionSizeMinute",
+    "Transition", "TypeName", "WatchedSlot", "WatchedSubscription", "Webhook",
 ]  # fmt: skip

@@ -219,6 +219,26 @@ class AssignedPassword(Table):
     expires_at = models.DateTimeField()
 
 
+class SecondFactor(Table):
+    """The authenticator app of an account, whose code is asked for after the password."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        primary_key=True,
+        on_delete=models.CASCADE,
+        related_name="second_factor",
+    )
+    #: The secret that the app has too, in base32, encrypted (``store.secrets``).
+    sealed_secret = models.TextField()
+    #: The latest 30 seconds, counted since 1970, whose code was used: no earlier one is accepted.
+    last_step = models.BigIntegerField()
+    #: Number of wrong codes since the last right one, from all addresses.
+    failures = models.IntegerField(default=0)
+    #: SHA-256 of each recovery code that is not used yet, in hexadecimal.
+    recovery_digests = ArrayField(models.CharField(max_length=64))
+    created_at = models.DateTimeField(default=timezone.now)
+
+
 class Identity(Table):
     """An account's identity at a single sign-on provider."""
 

@@ -1,0 +1,141 @@
+"""Views that set up the second factor of the user's own account, and turn it off."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+
+from replview.access import second_factor, session_policy
+from replview.access.accounts import AccountProblem
+from replview.access.page import EVERYONE, GET_POST, POST, SIGNED_IN, page
+from replview.access.rights import account_of
+from replview.features.accounts import me_views, sign_in_steps
+from replview.features.accounts.attempts import wrong_code, wrong_password
+from replview.features.accounts.sign_in import leave_nothing
+from replview.live.publisher import publisher
+from replview.store.secrets import SecretKeyChanged, seal, unseal
+
+#: The key of the session's data with the sealed secret that no app has proved to have yet.
+_OFFERED = "offered_secret"
+_OFFERED_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetUpPage:
+    """The page with a new secret, and the form for the first code."""
+
+    account: str
+    #: The address of an image, which holds the same secret.
+    qr_code: str
+    #: The secret in groups of four characters.
+    secret: str
+    #: True during a sign-in, which cannot go on without a second factor.
+    signing_in: bool
+    #: Error messages of the form, by field.
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@page(GET_POST, role=SIGNED_IN)
+@never_cache
+@sensitive_post_parameters()
+def set_up(request: HttpRequest) -> HttpResponse:
+    """Set up a second factor, for who knows the password, and show the recovery codes once."""
+    user = account_of(request)
+    if second_factor.is_on(user) or not user.has_usable_password():
+        return redirect("me")
+    if request.method != "POST":
+        return _offer(request, user)
+    if wrong := wrong_password(request, user):
+        return _offer(request, user, {"old": wrong})
+    try:
+        codes = _set_up(request, user)
+    except AccountProblem as problem:
+        return _offer(request, user, {"code": str(problem)})
+    publisher().account_changed(user.pk)
+    # Keep this session, with a new session key.
+    update_session_auth_hash(request, user)
+    session_policy.begin(request.session)
+    return _show_codes(request, codes, reverse("me"))
+
+
+@page(GET_POST, role=EVERYONE)
+@never_cache
+@login_not_required
+@sensitive_post_parameters()
+def login_set_up(request: HttpRequest) -> HttpResponse:
+    """Set up the second factor that a sign-in needs, sign in, and show the recovery codes once."""
+    user = sign_in_steps.account_at(request, "login-second-factor")
+    if user is None:
+        return redirect(sign_in_steps.LATE)
+    if request.method != "POST":
+        return _offer(request, user, signing_in=True)
+    try:
+        codes = _set_up(request, user)
+    except AccountProblem as problem:
+        return _offer(request, user, {"code": str(problem)}, signing_in=True)
+    return _show_codes(request, codes, sign_in_steps.finish(request, user))
+
+
+@page(POST, role=SIGNED_IN)
+@never_cache
+@sensitive_post_parameters()
+def turn_off(request: HttpRequest) -> HttpResponse:
+    """Turn the second factor off, for who knows the password and has a code; end every session."""
+    user = account_of(request)
+    if not second_factor.is_on(user):
+        return redirect("me")
+    if wrong := wrong_password(request, user) or wrong_code(request, user):
+        return me_views.show(request, errors={"factor": wrong})
+    second_factor.remove(user)
+    publisher().account_changed(user.pk)
+    # The session is deleted already: flush it, so that it is not saved again.
+    request.session.flush()
+    return leave_nothing(redirect("login"))
+
+
+def _set_up(request: HttpRequest, user: User) -> list[str]:
+    """Set the offered secret up, and return the recovery codes. Raises ``AccountProblem``."""
+    codes = second_factor.set_up(user, _offered(request), request.POST.get("code", ""))
+    del request.session[_OFFERED]
+    return codes
+
+
+def _offered(request: HttpRequest) -> str:
+    """Return the secret that this session was shown, or a new one where that is missing or old."""
+    try:
+        return unseal(request.session[_OFFERED], within_seconds=_OFFERED_SECONDS)
+    except (KeyError, SecretKeyChanged):
+        secret = second_factor.new_secret()
+        request.session[_OFFERED] = seal(secret)
+        return secret
+
+
+def _offer(
+    request: HttpRequest,
+    user: User,
+    errors: Mapping[str, str] | None = None,
+    *,
+    signing_in: bool = False,
+) -> HttpResponse:
+    secret = _offered(request)
+    page = SetUpPage(
+        account=user.get_username(),
+        qr_code=second_factor.qr_code(secret, user, request.get_host()),
+        secret=" ".join(secret[start : start + 4] for start in range(0, len(secret), 4)),
+        signing_in=signing_in,
+        errors=errors or {},
+    )
+    status = 422 if errors else 200
+    return render(request, "registration/second_factor.html", {"page": page}, status=status)
+
+
+def _show_codes(request: HttpRequest, codes: list[str], next_url: str) -> HttpResponse:
+    page = {"text": "\n".join(codes), "next": next_url}
+    return render(request, "registration/recovery_codes.html", {"page": page})
