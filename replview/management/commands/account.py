@@ -121,7 +121,7 @@ class Command(Actions, InstanceCommand):
     def _remove_second_factor(self, options: dict[str, Any]) -> None:
         user = _find(options["name"])
         second_factor.remove(user)
-        _tell(user)
+        _refresh_pages(user)
         self.say(f"account {user} has no second factor any more, and is signed out")
 
     def _password(self, options: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('store', '0031_catalog_mark'),
+        ('store', '0034_no_row_filters_in_access_record'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
     operations = [

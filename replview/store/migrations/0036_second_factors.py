@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('store', '0033_assigned_passwords'),
+        ('store', '0035_assigned_passwords'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
     operations = [
