@@ -17,7 +17,7 @@ from replview.store.write.access_record import Action, note
 #: Serialises claims, so that a source is read for one table at a time.
 _CLAIM_LOCK = 0x7265706C62617365
 #: Resets the columns of a baseline that begins again.
-_ANEW = {
+_RESET_COLUMNS = {
     "finished_at": None, "lsn": None, "rows": 0, "transaction_id": None, "estimated_rows": None,
     "problem_code": "", "problem_cause": "", "problem_remedy": "",
 }  # fmt: skip
@@ -43,7 +43,7 @@ rows = _BaselineRows(
     task="replview.serve_baselines",
     lost_seconds=30.0,
     beside=("slot__source",),
-    at_claim=_ANEW,
+    at_claim=_RESET_COLUMNS,
 )
 
 
@@ -104,7 +104,7 @@ def retry(baseline_id: int) -> bool:
     """Retry a baseline that failed or was cancelled; False for any other state."""
     ended = [Baseline.State.FAILED, Baseline.State.CANCELLED]
     changed = rows.leave(
-        rows.rows(pk=baseline_id, state__in=ended), "WAITING", started_at=None, **_ANEW
+        rows.rows(pk=baseline_id, state__in=ended), "WAITING", started_at=None, **_RESET_COLUMNS
     )
     rows.announce()
     return changed == 1

@@ -229,7 +229,7 @@ class Hub:
         while True:
             layer = channel_layers.make_backend("default")
             try:
-                await self._hear(layer)
+                await self._receive_wakes(layer)
             except Exception as error:
                 # The layer raises many types: OSError, redis errors, timeouts.
                 log.warning("live wake-ups cannot be heard (%s); polling", type(error).__name__)
@@ -239,7 +239,7 @@ class Hub:
                     with contextlib.suppress(Exception):
                         await layer.close_pools()
 
-    async def _hear(self, layer: Any) -> None:
+    async def _receive_wakes(self, layer: Any) -> None:
         channel = await layer.new_channel("live")
         joiner = asyncio.create_task(self._join(layer, channel))
         hearing: asyncio.Task[Any] | None = None

@@ -37,7 +37,7 @@ HISTORY_ROWS = 200
 FILL_ROWS = 500
 #: Seconds between two marks of an open page; a watch ends after a minute without a mark.
 SAW_SECONDS = 10.0
-_saw = DatabaseSyncToAsync(drafts.saw, thread_sensitive=False)
+_note_open_page = DatabaseSyncToAsync(drafts.saw, thread_sensitive=False)
 
 
 @page(role=VIEWER)
@@ -205,7 +205,7 @@ _note_in_thread = DatabaseSyncToAsync(_note, thread_sensitive=False)
 
 async def keep_watched(slot_id: int, user_id: int | None) -> None:
     """Mark a watch's page as open from time to time; return at once for any other slot."""
-    while user_id is not None and await _saw(slot_id, user_id):
+    while user_id is not None and await _note_open_page(slot_id, user_id):
         await asyncio.sleep(SAW_SECONDS)
 
 

@@ -16,15 +16,15 @@ from replview.store.read.sql_text import base_type
 #: Types below this identifier (FirstGenbkiObjectId) are the same on every server.
 FIRST_OWN_OID = 10000
 #: Types whose values only their own server can interpret: names of its objects and roles, money.
-_OF_ITS_SERVER = re.compile(r"_?(reg.*|money|aclitem)")
+_SERVER_SPECIFIC = re.compile(r"_?(reg.*|money|aclitem)")
 #: Types whose equal values can have different texts, and arrays of them: float4, float8, bpchar,
 #: interval, numeric, jsonb, numrange, nummultirange.
-_VARIED = frozenset({700, 701, 1042, 1186, 1700, 3802, 3906, 4532,
-                     1021, 1022, 1014, 1187, 1231, 3807, 3907, 6151})  # fmt: skip
-_VARIED_NAMES = re.compile(
+_VARYING_TEXT = frozenset({700, 701, 1042, 1186, 1700, 3802, 3906, 4532,
+                           1021, 1022, 1014, 1187, 1231, 3807, 3907, 6151})  # fmt: skip
+_VARYING_TEXT_NAMES = re.compile(
     r"(real|double precision|character|bpchar|interval.*|numeric|jsonb|num(multi)?range)(\[\])?"
 )
-#: Types of ``_VARIED`` whose modifier fixes the text of a value: bpchar and numeric.
+#: Types of ``_VARYING_TEXT`` whose modifier fixes the text of a value: bpchar and numeric.
 _FIXED_BY_MODIFIER = frozenset({1042, 1014, 1700, 1231})
 #: Trailing zeros that a search for a numeric adds at most.
 MOST_ZEROS = 100
@@ -98,7 +98,7 @@ def type_of(session: ReadSession, column: Mapping[str, Any]) -> ColumnType | Non
     params = {"oid": oid, "typmod": -1 if typmod is None else int(typmod), "array": is_array,
               "name": name}  # fmt: skip
     rows = session.rows(_TYPE, params)
-    if not rows or _OF_ITS_SERVER.fullmatch(rows[0][1]):
+    if not rows or _SERVER_SPECIFIC.fullmatch(rows[0][1]):
         return None
     type_oid, name, full, collatable, is_array, ordered = rows[0]
     bound = params["typmod"] != -1
@@ -141,7 +141,7 @@ def prints_alike(column: Mapping[str, Any]) -> bool:
         if oid >= FIRST_OWN_OID:
             return str(base["name"]) != "citext"
     elif not oid:
-        return not _VARIED_NAMES.fullmatch(base_type(column.get("type")))
+        return not _VARYING_TEXT_NAMES.fullmatch(base_type(column.get("type")))
     return _is_exact(oid, bound=typmod not in (None, -1))
 
 
@@ -150,7 +150,7 @@ def _is_exact(oid: int, *, bound: bool) -> bool:
 
     A modifier gives all values of a column the same scale or length.
     """
-    return oid not in _VARIED or (oid in _FIXED_BY_MODIFIER and bound)
+    return oid not in _VARYING_TEXT or (oid in _FIXED_BY_MODIFIER and bound)
 
 
 def equal_texts(

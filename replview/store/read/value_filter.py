@@ -33,8 +33,10 @@ _COLON = re.compile(r"\s*:\s*")
 _ARROW = re.compile(r"\s*(?:->|→)\s*")
 _AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
-_BARE_OLD = re.compile(r"((?:(?!->|→|\s+and\s).)*?)(?=\s*(?:->|→)|\s+and\s|\s*$)", re.I | re.S)
-_BARE = re.compile(r"((?:(?!\s+and\s).)*?)(?=\s+and\s|\s*$)", re.IGNORECASE | re.DOTALL)
+_UNQUOTED_BEFORE = re.compile(
+    r"((?:(?!->|→|\s+and\s).)*?)(?=\s*(?:->|→)|\s+and\s|\s*$)", re.I | re.S
+)
+_UNQUOTED = re.compile(r"((?:(?!\s+and\s).)*?)(?=\s+and\s|\s*$)", re.IGNORECASE | re.DOTALL)
 _PLAIN_COLUMN = re.compile(r"[^\s=<>!~:\"'→]+")
 
 
@@ -151,7 +153,7 @@ def _condition(text: str, position: int) -> tuple[Condition, int]:
             "values that hold “and” stand in single quotes"
         )
     operator = "!=" if comparison[1] == "<>" else comparison[1]
-    value, position = _value(text, comparison.end(), _BARE, column)
+    value, position = _value(text, comparison.end(), _UNQUOTED, column)
     if value.text is None:
         if operator not in ("=", "!="):
             raise WhereProblem(f"NULL is neither more nor less: write “{column} is null”")
@@ -160,31 +162,33 @@ def _condition(text: str, position: int) -> tuple[Condition, int]:
 
 
 def _transition(text: str, column: str, position: int) -> tuple[Condition, int]:
-    before, position = _side(text, position, _BARE_OLD, column)
+    before, position = _side(text, position, _UNQUOTED_BEFORE, column)
     arrow = _ARROW.match(text, position)
     if arrow is None:
         raise WhereProblem(f"write “{column}: old -> new”, where * stands for any value")
-    after, position = _side(text, arrow.end(), _BARE, column)
+    after, position = _side(text, arrow.end(), _UNQUOTED, column)
     if before is None and after is None:
         return Condition(column, "changed"), position
     return Condition(column, "->", after, before), position
 
 
 def _side(
-    text: str, position: int, bare: re.Pattern[str], column: str
+    text: str, position: int, pattern: re.Pattern[str], column: str
 ) -> tuple[TextValue | None, int]:
     """Parse one side of an arrow; None stands for any value."""
-    value, end = _value(text, position, bare, column)
+    value, end = _value(text, position, pattern, column)
     is_any = value.text == "*" and text[position : position + 1] == "*"
     return None if is_any else value, end
 
 
-def _value(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[TextValue, int]:
+def _value(
+    text: str, position: int, pattern: re.Pattern[str], column: str
+) -> tuple[TextValue, int]:
     if quoted := _QUOTED.match(text, position):
         return TextValue(quoted[1].replace("''", "'")), quoted.end()
-    unquoted = bare.match(text, position)
-    if unquoted is None or not (word := unquoted[1]):
+    match = pattern.match(text, position)
+    if match is None or not (word := match[1]):
         raise WhereProblem(f"a value is missing after {column}; an empty text is written ''")
     if word.startswith("'"):
         raise WhereProblem(f"the quote after {column} is not closed")
-    return TextValue(None if word.lower() == "null" else word), unquoted.end()
+    return TextValue(None if word.lower() == "null" else word), match.end()

@@ -43,7 +43,7 @@ _ACTIVITY = """
         {parts}
     )
 """
-_WHOLE = """
+_WHOLE_TRANSACTIONS = """
         SELECT actor, grade, day, 0 AS part, transactions, inserts, updates, deletes, truncates,
                messages, first_time, last_time
         FROM actor_activity
@@ -64,7 +64,7 @@ _TABLES = """
                (r.value ->> 3)::bigint, 0, at, at
         FROM recent, jsonb_each(relations) AS r WHERE {recent_days}
 """
-_TABLES_ON = """
+_TABLES_ON_DAYS = """
         SELECT a.actor, a.grade, a.day, a.relation_id AS part, a.transactions, a.inserts, a.updates,
                a.deletes, a.truncates, 0::bigint AS messages, a.first_time, a.last_time
         FROM unnest(%(incarnations)s::bigint[]) AS l (incarnation),
@@ -219,7 +219,7 @@ def actors_of(
     ``after`` is ``order`` and name of the last actor on the page before. ``text`` is searched for
     in names; transactions without an actor are found as *unknown*.
     """
-    activity = _activity(_WHOLE, span)
+    activity = _activity(_WHOLE_TRANSACTIONS, span)
     sql = f"""{activity}, found AS (
         SELECT actor, {_COUNTS},
                {_GRADES}, min(first_time), max(last_time), {_ORDERS[sort]} AS place
@@ -252,11 +252,11 @@ def totals_of(
     """Return each actor's changes by day and table (``tables_on``: of one day of the actor)."""
     if not actors:
         return {}
-    parts = f"{_WHOLE} UNION ALL {_TABLES}"
+    parts = f"{_WHOLE_TRANSACTIONS} UNION ALL {_TABLES}"
     if tables_on is not None:
         # Use the index of days: the index of actors would read the rows of all their tables, too.
-        whole_days = _WHOLE.replace("{who}", "actor || '' = ANY(%(actors)s)")
-        parts = f"{whole_days} UNION ALL {_TABLES_ON}"
+        by_day = _WHOLE_TRANSACTIONS.replace("{who}", "actor || '' = ANY(%(actors)s)")
+        parts = f"{by_day} UNION ALL {_TABLES_ON_DAYS}"
     sql = f"""{_activity(parts, span, actors=True)}, summed AS (
         SELECT actor, part, CASE WHEN part = 0 THEN day END AS day, {_COUNTS}, {_GRADES},
                min(first_time), max(last_time)

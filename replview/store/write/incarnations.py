@@ -15,7 +15,7 @@ _HAND_OVER = """
 UPDATE transaction SET incarnation_id = %s
 WHERE incarnation_id = %s AND state = 'prepared' AND prepare_lsn < %s
 """
-_GIVE_UP = """
+_MARK_UNKNOWN = """
 WITH lost AS (
     UPDATE transaction SET state = 'unknown', stored_at = clock_timestamp()
     WHERE incarnation_id = %s AND state = 'prepared' RETURNING id
@@ -263,7 +263,7 @@ def hand_over_prepared(
         beyond = {"former": former_id, "until": str(until)}
         for (original,) in connection.execute(_ENDED_BEYOND, beyond).fetchall():
             _copy_as_prepared(connection, original, new_id)
-    connection.execute(_GIVE_UP, [former_id])
+    connection.execute(_MARK_UNKNOWN, [former_id])
 
 
 def _copy_as_prepared(

@@ -43,7 +43,7 @@ class Station:
     in_wal: bool = False
 
 
-def _others(names: Sequence[str | None]) -> str:
+def _other_actors(names: Sequence[str | None]) -> str:
     """Return words about further actors: ``and 1 more, in part unknown:``."""
     number = sum(name is not None for name in names)
     parts = [f"and {number} more"] if number else []
@@ -90,7 +90,7 @@ def heading_of(row: TransactionRow) -> Heading:
     return Heading(
         name=row.gid or ("message" if row.xid is None else str(row.xid)),
         actor=row.actor,
-        other_actors=_others(row.names[1:]),
+        other_actors=_other_actors(row.names[1:]),
         also=", ".join(row.others(row.actor)),
         grade_kind=grade_kind(row.actor_grade),
         did=_verb(row, rows, open_, lost),

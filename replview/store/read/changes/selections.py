@@ -171,7 +171,7 @@ class Selection:
         relation_ids = self.wanted.relation_ids(session)
         total = 0
         for rows in ChangeScan(session, self.wanted, forwards=False).transactions():
-            total += sum(_counted(row, relation_ids) for row in rows)
+            total += sum(_changes_of_tables(row, relation_ids) for row in rows)
             if total > limit or time.monotonic() > deadline:
                 break
         return total if total > limit else None
@@ -194,7 +194,7 @@ class Selection:
             ], ()  # fmt: skip
 
 
-def _counted(row: TransactionRow, relation_ids: list[int] | None) -> int:
+def _changes_of_tables(row: TransactionRow, relation_ids: list[int] | None) -> int:
     """Return the number of a transaction's changes of these tables, by its counters."""
     if relation_ids is None:
         return row.changes

@@ -166,7 +166,7 @@ def find_transactions(
         rows=rows[::-1] if backwards else rows,
         older=start if backwards else end,
         newer=end if backwards else cursor,
-        searched_back_to=None if complete else _searched(session, streams),
+        searched_back_to=None if complete else _searched_back_to(session, streams),
         complete=complete,
         slots={
             incarnation.id: (incarnation.slot, incarnation.number) for incarnation in incarnations
@@ -238,7 +238,7 @@ def _cursor(before: ListCursor, streams: Sequence[Stream]) -> ListCursor:
     return ListCursor(seqs, ended, open_)
 
 
-def _searched(session: ReadSession, streams: Sequence[Stream]) -> dt.datetime | None:
+def _searched_back_to(session: ReadSession, streams: Sequence[Stream]) -> dt.datetime | None:
     """Return the time down to which all incarnations were searched."""
     unfinished = [
         (stream.incarnation.id, stream.next_cut)
