@@ -89,11 +89,11 @@ def until_drawn(page: Page) -> None:
     page.wait_for_selector("#lag-charts[aria-busy=false]", timeout=PATIENCE_MS)
 
 
-def look_at_erasing(page: Page) -> None:
-    """Have it told what would go; nothing goes."""
+def preview_erasure(page: Page) -> None:
+    """Preview what an erasure would delete; nothing is deleted."""
     page.locator("#f-rows").fill("public.orders 1000\npublic.orders 1001")
     page.locator("#f-why").fill("request 118")
-    page.get_by_role("button", name="Look", exact=True).click()
+    page.get_by_role("button", name="Preview", exact=True).click()
     page.wait_for_url(re.compile(r"/erase/\d+/"), timeout=PATIENCE_MS)
     page.get_by_text("This would erase").first.wait_for(timeout=PATIENCE_MS)
 
@@ -108,7 +108,7 @@ PICTURES = (
     Picture("transactions", "/transactions/"),
     Picture(
         "transaction",
-        f"/transactions/?{SLOT}&ops=U&tables=public.orders",
+        f"/transactions/?{SLOT}&ops=U&tables=public.orders&actor=alice",
         follow("main a[href^='/transactions/']:not([href*='?'])"),
     ),
     Picture("find", f"/find/?{STATUS}"),
@@ -127,7 +127,7 @@ PICTURES = (
     Picture("doctor", "/sources/shop/doctor/"),
     Picture("masks", "/privacy/masks/"),
     Picture("access-record", "/privacy/access/"),
-    Picture("erase", "/privacy/erase/", look_at_erasing),
+    Picture("erase", "/privacy/erase/", preview_erasure),
     Picture("accounts", "/accounts/"),
 )
 
