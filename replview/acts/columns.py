@@ -213,7 +213,7 @@ class _ColumnPlan:
         return self.changes.statements
 
 
-def plan_columns(slot: Slot, wanted: TableRules | NamedColumns) -> Plan:
+def plan_columns(slot: Slot, new_rules: TableRules | NamedColumns) -> Plan:
     """Plan the statements and their consequences.
 
     A refusal is in the plan. Raises ``SourceProblem`` where the source cannot be read.
@@ -221,18 +221,18 @@ def plan_columns(slot: Slot, wanted: TableRules | NamedColumns) -> Plan:
     return plan_alteration(
         slot,
         f"Change the columns of {slot}",
-        lambda connection: _plan_changes(connection, slot, wanted),
+        lambda connection: _plan_changes(connection, slot, new_rules),
         lambda plan: _consequences(slot, plan.changes, plan.kept),
         _REFUSAL_CODES,
     )
 
 
-def change_columns(slot: Slot, wanted: TableRules | NamedColumns, *, by: str) -> ColumnChanges:
+def change_columns(slot: Slot, new_rules: TableRules | NamedColumns, *, by: str) -> ColumnChanges:
     """Alter the publications, store the rules and make the receiver reconnect.
 
     Returns the changes. Raises ``SourceProblem``.
     """
-    plan = ask_source(slot, lambda connection: _plan_changes(connection, slot, wanted))
+    plan = ask_source(slot, lambda connection: _plan_changes(connection, slot, new_rules))
     changes, rule_changes = plan.changes, plan.kept
     run_together(slot, plan)
     Slot.objects.filter(pk=slot.pk).update(column_rules=rule_changes.rules)
@@ -260,12 +260,12 @@ def change_columns(slot: Slot, wanted: TableRules | NamedColumns, *, by: str) ->
 
 
 def _plan_changes(
-    connection: Connection, slot: Slot, wanted: TableRules | NamedColumns
+    connection: Connection, slot: Slot, new_rules: TableRules | NamedColumns
 ) -> _ColumnPlan:
     """Return the statements and changed rules. Raises ``SourceProblem`` where it cannot be done."""
     if slot.desired == Slot.Desired.REMOVING:
         raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
-    rules = wanted.rules(connection, slot) if isinstance(wanted, NamedColumns) else wanted
+    rules = new_rules.rules(connection, slot) if isinstance(new_rules, NamedColumns) else new_rules
     left_out = {
         table_parts(table): frozenset(c for c, rule in of_table.items() if rule == DROP)
         for table, of_table in rules.items()

@@ -63,15 +63,15 @@ def ask_source(slot: Slot, read: Callable[[Connection], Answer]) -> Answer:
         return read(connection)
 
 
-def run_together(slot: Slot, found: Alteration) -> None:
+def run_together(slot: Slot, alteration: Alteration) -> None:
     """Run all statements in one transaction. Raises ``SourceProblem``."""
-    if not found.statements:
+    if not alteration.statements:
         return
     conninfo = full_conninfo(slot.source)
     with writing(conninfo, deadline_seconds=_ALTER_SECONDS) as connection:
         try:
             with connection.transaction():
-                for statement in found.statements:
+                for statement in alteration.statements:
                     connection.execute(statement)
         except psycopg.errors.InsufficientPrivilege as error:
             raise SourceProblem("missing_right", first_line(error), f"It needs {_NEEDS}") from None
@@ -88,6 +88,6 @@ def run_together(slot: Slot, found: Alteration) -> None:
             raise SourceProblem("failed", first_line(error), remedy) from None
 
 
-def texts_of(found: Alteration) -> list[str]:
+def texts_of(alteration: Alteration) -> list[str]:
     """Return the SQL text of the statements."""
-    return [statement.as_string(None) for statement in found.statements]
+    return [statement.as_string(None) for statement in alteration.statements]

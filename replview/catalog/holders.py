@@ -189,9 +189,9 @@ class Holders:
 
 def read_holders(connection: Connection) -> Holders:
     """Read everything that holds WAL or vacuum back; a part that cannot be read is None."""
-    before = read_position(connection)
+    lsn_before = read_position(connection)
     prepared = rows_if_allowed(PREPARED, connection, PREPARED_LIMIT + 1)
-    after = read_position(connection)
+    lsn_after = read_position(connection)
     cut = prepared is not None and len(prepared) > PREPARED_LIMIT
     slots = rows_if_allowed(SLOT_HORIZONS, connection, _SLOTS_LIMIT)
     horizon = (rows_if_allowed(HORIZON, connection) or [{}])[0]
@@ -200,7 +200,9 @@ def read_holders(connection: Connection) -> Holders:
     return Holders(
         prepared=None if prepared is None else prepared[:PREPARED_LIMIT],
         prepared_limit=PREPARED_LIMIT if cut else None,
-        prepared_between=None if before is None or after is None else (before, after),
+        prepared_between=None
+        if lsn_before is None or lsn_after is None
+        else (lsn_before, lsn_after),
         running=rows_if_allowed(RUNNING, connection, RUNNING_LIMIT),
         slots=None if slots is None else {row.pop("slot_name"): row for row in slots},
         standbys=rows_if_allowed(STANDBYS, connection, STANDBYS_LIMIT),

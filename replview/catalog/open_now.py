@@ -122,8 +122,8 @@ def _read_separately(connection: Connection) -> OpenNow:
 def _holders(
     states: SlotStates, prepared: list[dict[str, Any]] | None, row: dict[str, Any]
 ) -> Holders:
-    after = None if row["lsn"] is None else LSN.parse(row["lsn"])
-    before = states.current_lsn
+    lsn_after = None if row["lsn"] is None else LSN.parse(row["lsn"])
+    lsn_before = states.current_lsn
     slots: dict[str, dict[str, Any]] = {
         name: {column: slot.get(column) for column in holders.HORIZON_COLUMNS}
         for name, slot in states.slots.items()
@@ -135,7 +135,9 @@ def _holders(
     return Holders(
         prepared=None if prepared is None else prepared[:limit],
         prepared_limit=limit if prepared is not None and len(prepared) > limit else None,
-        prepared_between=None if before is None or after is None else (before, after),
+        prepared_between=None
+        if lsn_before is None or lsn_after is None
+        else (lsn_before, lsn_after),
         running=row["running"] or [],
         slots=slots,
         standbys=_standbys(states),

@@ -147,9 +147,9 @@ class PublishedState:
 
 
 def read_published_state(
-    connection: Connection, known: CatalogMark | None = None
+    connection: Connection, former_mark: CatalogMark | None = None
 ) -> PublishedState | None:
-    """Read once what is published; ``known`` is the mark of an earlier reading.
+    """Read once what is published; ``former_mark`` is the mark of an earlier reading.
 
     The result is None on a standby that has replayed nothing, and where the catalog changed during
     every try. Raises ``psycopg.Error``.
@@ -157,35 +157,37 @@ def read_published_state(
     lsn_before = _POSITION.row(connection)["lsn"]
     if lsn_before is None:
         return None
-    mark, next_xid = _read_mark(connection, known)
+    mark, next_xid = _read_mark(connection, former_mark)
     for _ in range(_TRIES):
         publications, tables, paths = [], [], None
-        unchanged = known is not None and mark.fingerprint == known.fingerprint
+        unchanged = former_mark is not None and mark.fingerprint == former_mark.fingerprint
         if not unchanged:
             publications = read_publications(connection)
             tables = read_tables(connection)
             paths = read_publication_paths(connection)
         lsn_after = LSN.parse(_POSITION.row(connection)["lsn"])
-        place = LookPlace(LSN.parse(lsn_before), lsn_after, next_xid)
+        position = LookPlace(LSN.parse(lsn_before), lsn_after, next_xid)
         if unchanged:
-            return PublishedState(place, mark, unchanged=True)
+            return PublishedState(position, mark, unchanged=True)
         former, (mark, _) = mark.fingerprint, _read_mark(connection)
         if mark.fingerprint == former:
-            return PublishedState(place, mark, False, publications, tables, paths)
+            return PublishedState(position, mark, False, publications, tables, paths)
     return None
 
 
-def _read_mark(connection: Connection, known: CatalogMark | None = None) -> tuple[CatalogMark, int]:
+def _read_mark(
+    connection: Connection, former_mark: CatalogMark | None = None
+) -> tuple[CatalogMark, int]:
     """Return the catalog's mark, and the xid that follows all that had been assigned by then.
 
-    The fingerprint is computed only where some row is newer than ``known`` or gone.
+    The fingerprint is computed only where some row is newer than ``former_mark`` or gone.
     """
     modern = connection.info.server_version >= 150000
-    since_xid = known.since if known is not None else 0
+    since_xid = former_mark.since if former_mark is not None else 0
     # First: what becomes visible afterwards is newer, too.
     newer = (NEWER if modern else OLD_NEWER).row(connection, since_xid)
-    if known is not None and not newer["is_newer"] and newer["counts"] == known.counts:
-        mark = CatalogMark(known.fingerprint, known.counts, newer["since"])
+    if former_mark is not None and not newer["is_newer"] and newer["counts"] == former_mark.counts:
+        mark = CatalogMark(former_mark.fingerprint, former_mark.counts, newer["since"])
         return mark, int(newer["next_xid"])
     row = (FINGERPRINT if modern else OLD_FINGERPRINT).row(connection)
     mark = CatalogMark(str(row["fingerprint"]), newer["counts"], newer["since"])

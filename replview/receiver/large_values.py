@@ -158,37 +158,37 @@ class Pieces:
             self._at += len(chunk)
             size -= len(chunk)
 
-    def take(self, size: int, out: bytearray) -> bytes:
-        """Append ``size`` bytes to ``out``, and return them."""
-        began = len(out)
-        self.pass_on(size, out.extend)
-        return bytes(out[began:])
+    def take(self, size: int, buffer: bytearray) -> bytes:
+        """Append ``size`` bytes to ``buffer``, and return them."""
+        start = len(buffer)
+        self.pass_on(size, buffer.extend)
+        return bytes(buffer[start:])
 
-    def name(self, out: bytearray, most_bytes: int) -> None:
-        """Append a zero-terminated string to ``out``.
+    def name(self, buffer: bytearray, most_bytes: int) -> None:
+        """Append a zero-terminated string to ``buffer``.
 
         Raises ``ProtocolError`` if its end is missing.
         """
-        while len(out) <= most_bytes:
+        while len(buffer) <= most_bytes:
             rest = self._piece[self._at :]
             end = bytes(rest).find(b"\0") + 1
-            self.take(end or len(rest), out)
+            self.take(end or len(rest), buffer)
             if end:
                 return
             # The string goes on in the next piece, which must have a byte.
-            if self.take(1, out) == b"\0":
+            if self.take(1, buffer) == b"\0":
                 return
-        raise ProtocolError("CopyData", len(out), f"a name of at most {most_bytes} bytes")
+        raise ProtocolError("CopyData", len(buffer), f"a name of at most {most_bytes} bytes")
 
-    def rest(self, out: bytearray, most_bytes: int) -> None:
-        """Append all bytes that are left to ``out``.
+    def rest(self, buffer: bytearray, most_bytes: int) -> None:
+        """Append all bytes that are left to ``buffer``.
 
         Raises ``ProtocolError`` above ``most_bytes``.
         """
         while self._piece:
-            out += self._piece[self._at :]
-            if len(out) > most_bytes:
-                raise ProtocolError("CopyData", len(out), f"at most {most_bytes} bytes")
+            buffer += self._piece[self._at :]
+            if len(buffer) > most_bytes:
+                raise ProtocolError("CopyData", len(buffer), f"at most {most_bytes} bytes")
             self._next()
 
     def end(self) -> None:
@@ -207,32 +207,32 @@ def read_large(pieces: Pieces, *, in_stream: bool, encoding: str) -> tuple[bytes
 
     ``in_stream`` says whether the frame is inside a stream block. Raises ``ProtocolError``.
     """
-    out = bytearray()
-    tag = pieces.take(_HEAD_BYTES, out)[-1:]
+    buffer = bytearray()
+    tag = pieces.take(_HEAD_BYTES, buffer)[-1:]
     if tag not in (b"I", b"U", b"D", b"M"):
-        pieces.rest(out, settings.VALUE_ASIDE_BYTES)
-        return bytes(out), []
+        pieces.rest(buffer, settings.VALUE_ASIDE_BYTES)
+        return bytes(buffer), []
     if in_stream:
-        pieces.take(4, out)
-    reading = _PartialMessage(pieces, out, encoding)
+        pieces.take(4, buffer)
+    partial_message = _PartialMessage(pieces, buffer, encoding)
     if tag == b"M":
-        reading.message()
+        partial_message.message()
     else:
-        pieces.take(4, out)
-        kind = pieces.take(1, out)
-        reading.tuple()
+        pieces.take(4, buffer)
+        kind = pieces.take(1, buffer)
+        partial_message.tuple()
         if tag == b"U" and kind in (b"K", b"O"):
-            pieces.take(1, out)
-            reading.tuple()
+            pieces.take(1, buffer)
+            partial_message.tuple()
     pieces.end()
-    return bytes(out), reading.spooled
+    return bytes(buffer), partial_message.spooled
 
 
 class _PartialMessage:
     """One message that is being read from pieces into the frame for the decoder."""
 
-    def __init__(self, pieces: Pieces, out: bytearray, encoding: str) -> None:
-        self._pieces, self._out, self._encoding = pieces, out, encoding
+    def __init__(self, pieces: Pieces, buffer: bytearray, encoding: str) -> None:
+        self._pieces, self._out, self._encoding = pieces, buffer, encoding
         self.spooled: list[Spooled] = []
 
     def tuple(self) -> None:
@@ -252,18 +252,18 @@ class _PartialMessage:
 
     def _value(self, *, is_binary: bool, encoding: str) -> bool:
         """Copy a length and its value; return True if a word was written in the value's place."""
-        pieces, out = self._pieces, self._out
-        size = int.from_bytes(pieces.take(4, out), "big", signed=True)
+        pieces, buffer = self._pieces, self._out
+        size = int.from_bytes(pieces.take(4, buffer), "big", signed=True)
         if size < 0:
-            raise ProtocolError("TupleData", len(out), "a length of 0 or more")
-        if size <= SHORT_BYTES or len(out) + size <= settings.VALUE_ASIDE_BYTES:
-            pieces.take(size, out)
+            raise ProtocolError("TupleData", len(buffer), "a length of 0 or more")
+        if size <= SHORT_BYTES or len(buffer) + size <= settings.VALUE_ASIDE_BYTES:
+            pieces.take(size, buffer)
             return False
         spooled = Spooled(size, is_binary=is_binary, encoding=encoding)
         pieces.pass_on(size, spooled.write)
         placeholder = spooled.word.encode()
-        out[-4:] = len(placeholder).to_bytes(4, "big")
-        out += placeholder
+        buffer[-4:] = len(placeholder).to_bytes(4, "big")
+        buffer += placeholder
         self.spooled.append(spooled)
         return True
 

@@ -211,17 +211,17 @@ def waiting(store: psycopg.Connection[Any], slot_id: int) -> PendingDecision | N
     return None if row is None else PendingDecision(*row)
 
 
-def try_again(store: psycopg.Connection[Any], slot: SlotRow, found: PendingDecision) -> None:
+def try_again(store: psycopg.Connection[Any], slot: SlotRow, pending: PendingDecision) -> None:
     """Carry out the decision to receive the change again, and write a line into the slot's log."""
     with store.transaction():
         store.execute(
-            "UPDATE quarantine SET settled_at = clock_timestamp() WHERE id = %s", [found.id]
+            "UPDATE quarantine SET settled_at = clock_timestamp() WHERE id = %s", [pending.id]
         )
-        by = found.by or "somebody"
+        account = pending.by or "somebody"
         log_event(
-            store, slot.id, "retried", f"Receiving is tried again, as {by} decided.",
+            store, slot.id, "retried", f"Receiving is tried again, as {account} decided.",
             incarnation_id=slot.incarnation_id, after_commit_seq=slot.commit_seq,
-            detail={"quarantine": found.id},
+            detail={"quarantine": pending.id},
         )  # fmt: skip
 
 

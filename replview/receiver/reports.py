@@ -115,14 +115,14 @@ def log_store_outage(store: psycopg.Connection[Any], lease: Lease, seconds: floa
     )
 
 
-def facts_for_logs(slot: SlotRow, lease: Lease, began: LSN | None) -> dict[str, object]:
+def facts_for_logs(slot: SlotRow, lease: Lease, first_lsn: LSN | None) -> dict[str, object]:
     """Return the slot and the session's first position for log lines: no data that it receives."""
     return {
         "slot_id": slot.id,
         "slot": slot.name,
         "source_id": slot.source_id,
         "epoch": lease.epoch,
-        "lsn": None if began is None else str(began),
+        "lsn": None if first_lsn is None else str(first_lsn),
     }
 
 

@@ -118,7 +118,7 @@ class Receiver:
         except Fenced:
             self._log.info("slot %s: another receiver took over", self._lease.slot_id)
             return
-        self._let_go()
+        self._release_lease()
 
     def _run_session(self) -> None:
         slot = read_slot(self._store, self._lease.slot_id)
@@ -138,10 +138,12 @@ class Receiver:
 
     def _await_decision(self, pending: PendingDecision) -> None:
         """Hold the slot until somebody decides about the change that could not be stored."""
-        self._obey(reports.record_trouble(self._store, self._lease, "failed", pending.trouble))
+        self._stop_unless_running(
+            reports.record_trouble(self._store, self._lease, "failed", pending.trouble)
+        )
         self._listeners.slot_changed(self._lease.slot_id)
         while not self._stop.wait(settings.HEARTBEAT_SECONDS):
-            self._obey(leases.beat(self._store, self._lease))
+            self._stop_unless_running(leases.beat(self._store, self._lease))
             current = waiting(self._store, self._lease.slot_id)
             if current is None or current.decision:
                 return
@@ -188,7 +190,7 @@ class Receiver:
             )
             opened.session.encoding = opened.encoding
         is_reconnect = bool(self._last_code)
-        self._obey(
+        self._stop_unless_running(
             reports.record_streaming(
                 self._store, self._lease, opened.incarnation, again=is_reconnect
             )
@@ -240,13 +242,13 @@ class Receiver:
             reports.log_trouble(self._store, self._lease, kind, problem)
         self._last_code = problem.code
         self._listeners.slot_changed(self._lease.slot_id)
-        self._obey(desired)
+        self._stop_unless_running(desired)
         while (seconds_left := retry_at - time.monotonic()) > 0 and not self._stop.wait(
             min(seconds_left, 1.0)
         ):
-            self._obey(leases.beat(self._store, self._lease))
+            self._stop_unless_running(leases.beat(self._store, self._lease))
 
-    def _obey(self, desired: str) -> None:
+    def _stop_unless_running(self, desired: str) -> None:
         if desired != "running":
             self._stop.set()
 
@@ -274,7 +276,7 @@ class Receiver:
             return True
         return False
 
-    def _let_go(self) -> None:
+    def _release_lease(self) -> None:
         try:
             process.let_go(self._store, self._lease)
             self.let_go = True

@@ -12,7 +12,7 @@ def test_the_plan_says_the_budget_and_what_follows(run, registered, shop) -> Non
 
     assert "WAL budget 10 GB (the server has no limit of its own" in text
     assert "at 5 GB replview warns; at 10 GB it stops its receiver and drops slot" in text
-    assert "could keep it (--failover)" in text
+    assert "could keep a copy of it (--failover)" in text
     slot = Slot.objects.get()
     assert (slot.wal_budget_bytes, slot.protect) == (10 << 30, "database")
 
@@ -75,6 +75,6 @@ def test_it_is_changed_later_and_the_log_says_by_whom(run, registered, shop) -> 
 def test_the_store_has_a_budget_too(run) -> None:
     text = run("store", "--budget", "50GB", "--protect", "record")
 
-    assert "all receivers stop; nothing that is stored is deleted" in text
+    assert "all receivers stop; nothing stored is deleted" in text
     assert Setting.objects.get(name="store.budget_bytes").value == 50 << 30
     assert "No budget" in run("store", "--budget", "none")

@@ -140,7 +140,7 @@ def test_the_mark_stays_where_the_archive_has_something_else(days: Days) -> None
     assert ArchiveMark.objects.get().through_seq == 0
     assert next_step() is None, "a while later"
     assert [e.message for e in SlotEvent.objects.filter(kind="archive")] == [
-        "Nothing more goes to the archive: no space is left there."
+        "Archiving failed: no space is left there."
     ]
     ArchiveMark.objects.update(checked_at=None)
     assert taken(days) == 4

@@ -114,7 +114,7 @@ def test_no_day_goes_out_of_turn_and_none_of_the_last_two(history: Days) -> None
     for day in (4, 3, 2):
         assert retention.drop_day(the(day))
     assert retention.drop_day(the(1)) is None
-    assert "only today and yesterday" in retention.why_kept(the(1))
+    assert "Only today and yesterday" in retention.why_kept(the(1))
     assert left() == [1] * 4 + [0] * 4
 
 
@@ -290,7 +290,8 @@ def test_over_the_budget_days_go_until_there_is_room(history: Days, monkeypatch)
     assert retention.oldest_day() == the(2)
     message = SlotEvent.objects.filter(kind="retention").latest("pk").message
     assert (
-        message == f"The record of {the(3)} was deleted as the store reached its budget of 50 GB."
+        message
+        == f"The record of {the(3)} was deleted because the store reached its budget of 50 GB."
     )
     assert store_size.measure().stuck == ""
 
@@ -299,7 +300,7 @@ def test_where_no_room_can_be_made_it_is_said(history: Days, monkeypatch) -> Non
     instance_settings.write("store.budget_bytes", 1, "test")
     store_size.enforce()
     assert retention.oldest_day() == the(1)
-    assert "only today and yesterday" in store_size.measure().stuck
+    assert "Only today and yesterday" in store_size.measure().stuck
 
     instance_settings.write("store.budget_bytes", None, "test")
     store_size.enforce()

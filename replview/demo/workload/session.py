@@ -63,16 +63,16 @@ class Outage:
         self._unreachable = False
         self._failed_at = 0.0
 
-    def failed(self, session: str, error: psycopg.Error, began: float) -> None:
+    def failed(self, session: str, error: psycopg.Error, started_at: float) -> None:
         """Record that a session could not connect, lost its connection, or may not do its work.
 
-        ``began`` is when the session started to connect (monotonic). A connection older than the
-        last failure was lost with it, even if an idle session notices only after the source was
+        ``started_at`` is when the session started to connect (monotonic). A connection older than
+        the last failure was lost with it, even if an idle session notices only after the source was
         reached again.
         """
         if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
             with self._lock:
-                if not self._unreachable and began < self._failed_at:
+                if not self._unreachable and started_at < self._failed_at:
                     return
                 first, self._unreachable = not self._unreachable, True
                 self._failed_at = time.monotonic()
@@ -81,14 +81,14 @@ class Outage:
         elif self._is_news(f"{session} {error.sqlstate}"):
             logger.warning("%s cannot work, trying again: %s", session, one_line(error))
 
-    def over(self, began: float) -> None:
+    def over(self, started_at: float) -> None:
         """Record that a session works again.
 
-        ``began`` is when the session started to connect (monotonic). A session that did so before
-        the last failure may be about to fail too, so it does not end the outage.
+        ``started_at`` is when the session started to connect (monotonic). A session that did so
+        before the last failure may be about to fail too, so it does not end the outage.
         """
         with self._lock:
-            is_over = self._unreachable and began > self._failed_at
+            is_over = self._unreachable and started_at > self._failed_at
             self._unreachable = self._unreachable and not is_over
         if is_over:
             logger.info("source reached again")

@@ -143,12 +143,12 @@ def _slot(text: str) -> WatchedSlot:
 
 def _facts(alert: Alert) -> dict[str, str]:
     unit = kind_of(alert.rule).unit
-    since = alert.fired_at or alert.began_at
+    started_at = alert.fired_at or alert.began_at
     return {
         "state": "firing" if alert.state == Alert.State.FIRING else "over",
         "severity": str(alert.rule_was.get("severity", "")),
         "rule": str(alert.rule_was.get("name", "")),
-        "since": f"{since.astimezone():%Y-%m-%d %H:%M:%S}",
+        "since": f"{started_at.astimezone():%Y-%m-%d %H:%M:%S}",
         "value": "" if unit == Unit.YES_NO else amount_words(alert.value_last, unit),
         "worst": "" if unit == Unit.YES_NO else amount_words(alert.value_worst, unit),
         "message": alert.message,

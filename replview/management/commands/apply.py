@@ -113,7 +113,7 @@ class Command(InstanceCommand):
             self.say(*done_lines(plan))
 
 
-def apply_plan(plan: FleetPlan, tell: PrintItem, stop: threading.Event, path: Path) -> None:
+def apply_plan(plan: FleetPlan, print_item: PrintItem, stop: threading.Event, path: Path) -> None:
     """Carry out sources, masks, grants, then slots, so that no slot starts before its masks.
 
     An item that fails gets a ``trouble``, and the remaining items continue.
@@ -122,7 +122,7 @@ def apply_plan(plan: FleetPlan, tell: PrintItem, stop: threading.Event, path: Pa
     def carry_out(items: list[Item]) -> None:
         for item in items:
             if item.acts and not stop.is_set():
-                _carry_out(item, tell)
+                _carry_out(item, print_item)
 
     side_by_side(carry_out, [_items_of_kind(group, "source") for group in plan.groups], stop)
     for group in plan.groups:
@@ -135,18 +135,20 @@ def apply_plan(plan: FleetPlan, tell: PrintItem, stop: threading.Event, path: Pa
         _leave_out([item for item in plan.items if item.kind == "slot"], "a mask rule failed")
     carry_out([item for item in plan.items if item.kind == "grant"])
     side_by_side(carry_out, [_items_of_kind(group, "slot") for group in plan.groups], stop)
-    done = Counter(str(item.verdict) for item in plan.items if item.acts and not item.trouble)
-    note("applied_fleet", subject=path.name, details=dict(done))
+    done_counts = Counter(
+        str(item.verdict) for item in plan.items if item.acts and not item.trouble
+    )
+    note("applied_fleet", subject=path.name, details=dict(done_counts))
 
 
 def _items_of_kind(group: list[Item], kind: str) -> list[Item]:
     return [item for item in group if item.kind == kind]
 
 
-def _carry_out(item: Item, tell: PrintItem) -> None:
+def _carry_out(item: Item, print_item: PrintItem) -> None:
     try:
         for act in item.acts:
-            act(lambda line: tell(item.name, line))
+            act(lambda line: print_item(item.name, line))
     except EXPECTED as error:
         item.trouble = trouble_of(error).with_places(KEYS)
     except Problem as problem:
@@ -158,7 +160,7 @@ def _carry_out(item: Item, tell: PrintItem) -> None:
     except Exception as error:
         # One failing item must not stop the others. The error's text may hold values.
         item.trouble = SourceProblem("failed", f"it failed ({type(error).__name__})", "Apply again")
-    tell(item.name, f"failed: {item.trouble}" if item.trouble else str(item.verdict))
+    print_item(item.name, f"failed: {item.trouble}" if item.trouble else str(item.verdict))
 
 
 def _leave_out(items: list[Item], reason: str) -> None:
@@ -185,8 +187,8 @@ def done_lines(plan: FleetPlan) -> Iterator[str]:
     """Yield, after the plan was carried out, what was not done and why, then the counts."""
     for item in plan.troubled:
         yield f"! {item.kind} {item.name}: {item.trouble}"
-    done = sum(bool(item.acts) and item.trouble is None for item in plan.items)
-    yield f"{done} done" + (f", {len(plan.troubled)} not done" if plan.troubled else "")
+    done_count = sum(bool(item.acts) and item.trouble is None for item in plan.items)
+    yield f"{done_count} done" + (f", {len(plan.troubled)} not done" if plan.troubled else "")
 
 
 def json_of(plan: FleetPlan, path: Path, *, applied: bool) -> dict[str, object]:

@@ -164,7 +164,7 @@ class BaselineWriter:
             row.commit_seq, row.state = int(position[0]), "snapshot"
             update_rows(self._store, [row])
             self._store.execute(_DONE, [claim.pk])
-            self._say_done(row.commit_seq)
+            self._log_done(row.commit_seq)
         return row.commit_seq
 
     def _fence(self, new_rows: int = 0) -> None:
@@ -192,7 +192,7 @@ class BaselineWriter:
         if slot_row is None:
             raise IncarnationEnded
 
-    def _say_done(self, commit_seq: int) -> None:
+    def _log_done(self, commit_seq: int) -> None:
         assert self._snapshot is not None
         claim, lsn = self._claim, self._snapshot.lsn
         log_event(

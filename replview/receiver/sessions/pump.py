@@ -109,12 +109,12 @@ class Pump:
         Raises the same as ``record`` if something else ended the session.
         """
         self._session.add_waker(self._writing.waker)
-        more = False
+        may_have_more = False
         while not self._stop.is_set() and not self._is_there() and not self._is_due_anew():
-            if not more and self._session.wait(self._timeout()):
+            if not may_have_more and self._session.wait(self._timeout()):
                 self._writing.drain_waker()
             self._check_writer()
-            more = self._read()
+            may_have_more = self._read()
             self._hand_over()
             self._confirm()
 

@@ -175,7 +175,7 @@ class Recorder:
             portion.open_changed = True
             if not row.streaming_noted:
                 row.streaming_noted = True
-                _tell(portion, row, "streaming", row.first_lsn, None)
+                _note_transition(portion, row, "streaming", row.first_lsn, None)
 
     def _committed(self, portion: Portion, event: TransactionCommitted) -> None:
         row: CopiedTransaction = event.transaction.tag
@@ -190,7 +190,7 @@ class Recorder:
             row.state = "skipped"
             self._settle(portion, row, event.commit_lsn)
         if row.streamed:
-            _tell(portion, row, row.state, event.commit_lsn, event.commit_time_us)
+            _note_transition(portion, row, row.state, event.commit_lsn, event.commit_time_us)
 
     def _settle(self, portion: Portion, row: CopiedTransaction, lsn: int | None) -> None:
         """Record that a transaction, or message, that must be left out was received whole."""
@@ -246,7 +246,7 @@ class Recorder:
         row.state = "aborted"
         row.commit_lsn = event.abort_lsn
         row.ended_at_us = event.abort_time_us
-        _tell(portion, row, "aborted", event.abort_lsn, event.abort_time_us)
+        _note_transition(portion, row, "aborted", event.abort_lsn, event.abort_time_us)
         if row.left_out is not None:
             portion.settled.append(row.left_out)
         top_xid = event.transaction.xid
@@ -269,7 +269,7 @@ class Recorder:
         portion.prepared[event.gid, event.transaction.xid] = row
         row.prepare_lsn, row.prepared_at_us = event.prepare_lsn, event.prepare_time_us
         portion.open_changed = True
-        _tell(portion, row, "prepared", event.prepare_lsn, event.prepare_time_us)
+        _note_transition(portion, row, "prepared", event.prepare_lsn, event.prepare_time_us)
         if row.left_out is not None:
             # Settle it now: its end may come in another session.
             self._settle(portion, row, event.prepare_lsn)
@@ -317,7 +317,7 @@ class Recorder:
         portion.committed.append(MessageRow(row, lsn, message_document(event.message)))
 
 
-def _tell(
+def _note_transition(
     portion: Portion, row: CopiedTransaction, state: str, lsn: int | None, time_us: int | None
 ) -> None:
     portion.transitions.append(StateTransition(row.id, state, lsn, time_us))

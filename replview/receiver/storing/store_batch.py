@@ -188,7 +188,7 @@ class StoreWriter:
             if self.commit_seq != commit_seq:
                 parameters = [self.commit_seq, *_hours(portion), self._incarnation_id]
                 self._connection.execute(_NOTE_POSITION, parameters)
-            self._tell(shapes, altered, portion.notes)
+            self._call_listeners(shapes, altered, portion.notes)
         for row in portion.rows.values():
             row.stored = True
         # Do this last: this portion may contain changes of a former shape.
@@ -260,7 +260,7 @@ class StoreWriter:
         for event in portion.rolled_back:
             self._unsettled.settle(self._connection, event.xid, "rolled back")
 
-    def _tell(
+    def _call_listeners(
         self,
         shapes: Sequence[tuple[RelationSeen, StoredShape]],
         altered: Sequence[tuple[AlteredTable, StoredShape]],

@@ -216,9 +216,9 @@ class PreparedEndings:
         """Commit a prepared transaction: give it its place in history."""
         # The prepare may be in this portion, and not stored yet.
         row = portion.prepared.pop((event.gid, event.xid), None)
-        ended = None
+        ended_row = None
         if row is None:
-            ended = self._end(
+            ended_row = self._end(
                 event,
                 state="committed",
                 commit_seq=commit_seq,
@@ -226,29 +226,29 @@ class PreparedEndings:
                 end_lsn=event.end_lsn,
                 commit_time_us=event.commit_time_us,
             )
-        if ended is None:
+        if ended_row is None:
             row = row or self._unknown(portion, event)
             row.state = "committed" if row.left_out is None else "skipped"
             row.commit_seq = commit_seq
             row.commit_lsn, row.end_lsn = event.commit_lsn, event.end_lsn
             row.set_commit_time(event.commit_time_us)
-            ended = row.id, row.state, row.changes
+            ended_row = row.id, row.state, row.changes
         portion.transitions.append(
-            StateTransition(ended[0], ended[1], event.commit_lsn, event.commit_time_us)
+            StateTransition(ended_row[0], ended_row[1], event.commit_lsn, event.commit_time_us)
         )
 
     def roll_back(self, portion: Portion, event: PreparedRolledBack) -> None:
         """End a prepared transaction as rolled back; its changes are deleted later."""
         end_lsn, time_us = event.rollback_end_lsn, event.rollback_time_us
         row = portion.prepared.pop((event.gid, event.xid), None)
-        ended = None
+        ended_row = None
         if row is None:
-            ended = self._end(event, state="rolled back", end_lsn=end_lsn, ended_at_us=time_us)
-        if ended is None:
+            ended_row = self._end(event, state="rolled back", end_lsn=end_lsn, ended_at_us=time_us)
+        if ended_row is None:
             row = row or self._unknown(portion, event)
             row.state, row.end_lsn, row.ended_at_us = "rolled back", end_lsn, time_us
-            ended = row.id, row.state, row.changes
-        transaction_id, state, changes = ended
+            ended_row = row.id, row.state, row.changes
+        transaction_id, state, changes = ended_row
         portion.rolled_back_changes += changes
         portion.transitions.append(StateTransition(transaction_id, state, end_lsn, time_us))
         self._connection.execute(

@@ -134,10 +134,10 @@ class WritingThread:
                 self._began_at = None
                 with self._lock:
                     self.waiting -= 1
-                self._tell()
+                self._wake_up()
         except Exception as error:
             self.error = error
-            self._tell()
+            self._wake_up()
 
     def _write(
         self, batch: EventBatch, events: Sequence[Event], *, idle_lsn: int | None = None
@@ -170,7 +170,7 @@ class WritingThread:
         self.last_write_at = time.monotonic()
         self._on_stored(portion, self._writer.commit_seq)
 
-    def _tell(self) -> None:
+    def _wake_up(self) -> None:
         # A full pipe wakes the reader as well.
         with suppress(BlockingIOError):
             os.write(self._wake, b"x")

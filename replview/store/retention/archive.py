@@ -248,7 +248,7 @@ def difference(stored: SliceCounts, archived: SliceCounts) -> str:
     for name, here, there in compared:
         # Files may still have days that the store has deleted.
         if there < here or (there > here and not stored.deleted):
-            return f"the archive's files hold {there:,} {name}, the store {here:,}"
+            return f"the archive's files have {there:,} {name}, but the store has {here:,}"
     return ""
 
 
@@ -270,7 +270,7 @@ def move(step: ArchiveStep, through_seq: int, counts: SliceCounts, size_bytes: i
     mark.size_bytes += size_bytes
     mark.moved_at, mark.checked_at = timezone.now(), None
     if mark.problem:
-        log(step, "The archive goes on.")
+        log(step, "Archiving continues.")
     mark.problem = mark.remedy = ""
     mark.save()
     return True
@@ -293,7 +293,7 @@ def fail(step: ArchiveStep, problem: str, remedy: str) -> None:
     """Store a problem in the mark, and log it once."""
     mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
     if mark.problem != problem:
-        log(step, f"Nothing more goes to the archive: {problem}.", remedy=remedy)
+        log(step, f"Archiving failed: {problem}.", remedy=remedy)
     mark.checked_at, mark.problem, mark.remedy = timezone.now(), problem, remedy
     mark.save()
 

@@ -150,7 +150,7 @@ def choose_target(target: str, by: str) -> None:
 def choose_number(name: str, value: float, by: str) -> None:
     """Set one of ``archive.MOST``. Raises ``ValueError`` for a value out of range."""
     if not 0 <= value <= archive.MOST[name]:
-        raise ValueError(f"between 0 and {archive.MOST[name]}")
+        raise ValueError(f"it must be between 0 and {archive.MOST[name]}")
     if getattr(archive.chosen(), name) != value:
         instance_settings.write(f"archive.{name}", value, by)
         note(Action.CHANGED_SETTINGS, subject=f"the archive: {name} {value:g}")

@@ -148,9 +148,9 @@ def why_kept(day: dt.date | None) -> str:
     """Return in a sentence why a day may not be deleted now; empty if it may."""
     oldest = oldest_day()
     if day is None or oldest is None or _is_late(day):
-        return "Of the record only today and yesterday are left, which are never deleted."
+        return "Only today and yesterday are left of the record, and they are never deleted."
     if day != oldest:
-        return f"{oldest} goes first: no day is deleted before those before it."
+        return f"{oldest} must be deleted first: the oldest day is always deleted first."
     return _why_wanted(day, f"{day} is the oldest day, and")
 
 
@@ -158,7 +158,7 @@ def why_share_kept(day: dt.date, slots: Collection[int]) -> str:
     """Return in a sentence why these slots' share of a day may not be deleted; or empty."""
     if _is_late(day):
         return "Today and yesterday are never deleted."
-    return _why_wanted(day, f"Of {day}", slots)
+    return _why_wanted(day, f"{day} is kept, because", slots)
 
 
 def _is_late(day: dt.date) -> bool:
@@ -174,8 +174,8 @@ def _why_wanted(day: dt.date, begin: str, slots: Collection[int] | None = None) 
     for state, gid, xid, slot in rows(_OPEN, {"low": low, "high": high, "slots": listed}):
         name = f" {gid}" if gid else f" {xid}" if xid else ""
         return (
-            f"{begin} transaction{name} of {slot or 'a removed slot'}, first seen on it, is still "
-            f"{state}: no day goes before its transactions have ended."
+            f"{begin} transaction{name} of {slot or 'a removed slot'}, first seen on that day, is "
+            f"still {state}: a day is deleted only after its transactions have ended."
         )
     return archived.why_wanted(day, low, high, slots=slots)
 
@@ -220,7 +220,7 @@ def what_waits() -> str:
     found = instance_settings.read("retention.deleting", None)
     if found is None or not found.get("in_use"):
         return ""
-    return f"The changes of {found['day']} are being read: they go once nobody reads them."
+    return f"The changes of {found['day']} are being read: they are deleted after that."
 
 
 @transaction.atomic

@@ -105,7 +105,7 @@ def change_keeping(slot: Slot, keeping: Keeping, *, by: str) -> Slot:
         if was != keeping:
             Slot.objects.filter(pk=slot.pk).update(**keeping.columns())
             detail = {"was": was.columns(), "is": keeping.columns(), "by": by}
-            message = f"Changed by {by}: how much of its record is kept."
+            message = f"How much of its record is kept was changed by {by}."
             add_line(row, "budget", message, detail=detail)
     slot.refresh_from_db()
     return slot
@@ -114,10 +114,10 @@ def change_keeping(slot: Slot, keeping: Keeping, *, by: str) -> Slot:
 def check(keeping: Keeping) -> None:
     """Raise ``ValueError``, with the allowed range, for a retention that no slot can have."""
     if keeping.for_days is not None and not FEWEST_DAYS <= keeping.for_days <= MOST_DAYS:
-        raise ValueError(f"a slot keeps {FEWEST_DAYS} to {MOST_DAYS:,} days, or for ever (none)")
+        raise ValueError(f"a slot keeps {FEWEST_DAYS} to {MOST_DAYS:,} days, or all (none)")
     most = keeping.at_most_bytes
     if most is not None and not LEAST_BYTES <= most < 1 << 62:
-        raise ValueError("a slot keeps at least 1 MB, or whatever it takes (none)")
+        raise ValueError("a slot keeps at least 1 MB, or has no limit (none)")
 
 
 def enforce() -> None:
@@ -197,7 +197,7 @@ def _delete(
             going.add(slot)
     if not going:
         return True
-    why = "as its slot keeps no more"
+    why = "because its slot keeps no more"
     if going == holders and day == retention.oldest_day() and not retention.why_kept(day):
         return retention.drop_day(day, why=why, deadline=deadline) is not None
     return retention.drop_share(day, going, why=why, deadline=deadline) is not None
@@ -212,7 +212,7 @@ def _two_days_alone(doomed: dict[int, dt.date]) -> dict[str, str]:
         late = [day.store_bytes or 0 for day in days if day.day > today - dt.timedelta(days=2)]
         if sum(late) + of_today.get(slot.pk, 0) > (slot.keep_at_most_bytes or 0):
             found[str(slot.pk)] = (
-                "Its last two days alone take more than it may keep; they are never deleted."
+                "Its last two days alone exceed its size limit, and they are never deleted."
             )
     return found
 

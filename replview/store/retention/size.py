@@ -105,28 +105,28 @@ def order_of_sacrifice(budget_bytes: int | None, protect: str) -> list[str]:
     """Return sentences that say what is given up first when the store is full."""
     if budget_bytes is None:
         return [
-            "No budget: the store grows until its disk is full. Then nothing is stored or "
-            "confirmed any more, and every source keeps WAL.",
-            "From then on each slot's own WAL budget decides on its source.",
+            "No budget is set: the store grows until its disk is full. Then nothing is stored or "
+            "confirmed, and every source retains WAL.",
+            "Each slot's own WAL budget then decides what happens on its source.",
         ]
     if protect == Slot.Protect.RECORD:
         return [
-            "At the budget all receivers stop; nothing that is stored is deleted.",
-            "Each source then keeps WAL for its slot, up to the slot's WAL budget.",
-            "At that, slots that protect the database are dropped and their record has a gap; "
-            "slots that protect the record go on retaining.",
-            "Receivers go on by themselves below 95 % of the budget, or once it is raised.",
+            "When the store reaches its budget, all receivers stop; nothing stored is deleted.",
+            "Each source then retains WAL for its slot, up to the slot's WAL budget.",
+            "When a slot reaches its WAL budget, it is dropped and its record has a gap if it "
+            "protects the database; it still retains WAL if it protects the record.",
+            "Receivers start again below 95 % of the budget, or when the budget is raised.",
         ]
     return [
-        "At the budget the oldest day of the record is deleted, of all slots, then the next, until "
-        "there is room; receivers go on, so that no source keeps WAL.",
-        "With a day go its transactions, their changes, and the baselines read on it; the slots' "
-        "logs and every answer about that time say so.",
-        "Today and yesterday are never deleted, nor a day that holds an open or prepared "
-        "transaction, nor any after it; then the store grows past its budget, and this is said "
-        "here and by the alert.",
-        "If the disk fills all the same, nothing is stored any more, and each slot's own WAL "
-        "budget decides on its source.",
+        "When the store reaches its budget, the oldest day of all slots' records is deleted, then "
+        "the next, until there is room. Receivers continue, so that no source retains WAL.",
+        "With a day, its transactions, their changes and the baselines read on it are deleted. The "
+        "slots' logs and every answer about that time say so.",
+        "Today and yesterday are never deleted, nor a day with an open or prepared transaction, "
+        "nor any day after it. The store then grows past its budget, which is shown here and by "
+        "the alert.",
+        "If the disk still becomes full, nothing more is stored, and each slot's own WAL budget "
+        "decides what happens on its source.",
     ]
 
 
@@ -175,7 +175,7 @@ def _make_room(budget_bytes: int | None) -> None:
                 stuck = retention.why_kept(day)
                 if day is None or stuck or time.monotonic() > deadline:
                     break
-                why = f"as the store reached its budget of {_words(budget_bytes)}"
+                why = f"because the store reached its budget of {_words(budget_bytes)}"
                 done = retention.drop_day(day, why=why, deadline=deadline) is not None
             stuck = stuck or (retention.what_waits() if over else "")
     if stuck != instance_settings.read("store.stuck", ""):
@@ -186,15 +186,15 @@ def _stop_all(stopped: list[int], size: int, budget_bytes: int) -> None:
     """Stop the running receivers, and restore the reason on slots that were already stopped."""
     problem = {
         "problem_code": STOPPED,
-        "problem_cause": "the store reached its budget, and the record comes first: nothing is "
-        "deleted, nothing more is received",
-        "problem_remedy": "Raise it (replview store --budget), or make room by removing slots: "
-        "receiving goes on by itself",
+        "problem_cause": "the store reached its budget and protects the record: nothing is "
+        "deleted, and nothing more is received",
+        "problem_remedy": "Raise the budget (replview store --budget) or remove slots; receiving "
+        "then continues automatically",
     }
     with transaction.atomic():
         running = Slot.objects.filter(desired=Slot.Desired.RUNNING, temporary=False)
         for slot in running.select_for_update():
-            message = "Receiving stopped: the store reached its budget (protect the record)."
+            message = "Receiving stopped: the store reached its budget and protects the record."
             detail = {"store_bytes": size, "budget_bytes": budget_bytes}
             add_line(slot, "budget", message, detail=detail)
             stopped.append(slot.pk)

@@ -258,8 +258,8 @@ def _end_unknown(slot: Slot, identifier: int, gid: str | None) -> None:
         return
     Transition.objects.create(transaction_id=identifier, state=unknown, recorded_at=now)
     message = (
-        "A prepared transaction is not on the source any more, and its end was not received: "
-        "whether it was committed or rolled back is unknown."
+        "A prepared transaction is no longer on the source, and its end was not received: it is "
+        "unknown whether it was committed or rolled back."
     )
     detail = {"transaction": identifier, "gid": gid}
     add_line(slot, "lost_end", message, detail=detail, after_commit_seq=after_seq(slot))

@@ -145,7 +145,7 @@ def test_a_job_killed_in_the_middle_doubles_nothing_and_loses_nothing(
     assert_there_once(root, "shop/replview-1")
     said = SlotEvent.objects.filter(kind="archive").order_by("id").values_list("message", flat=True)
     assert [text.partition(":")[0] for text in said] == [
-        "Nothing more goes to the archive", "The archive goes on.",
+        "Archiving failed", "Archiving continues.",
     ]  # fmt: skip
     # Byte for byte what a run writes that nobody disturbs.
     with reading.connect(store_conninfo()) as store:

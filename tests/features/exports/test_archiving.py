@@ -127,9 +127,9 @@ def test_what_the_files_do_not_hold_keeps_the_mark_where_it_is(
     assert work_off() == 0
     mark = ArchiveMark.objects.get()
     assert mark.through_seq == 0
-    assert "the archive's files hold" in mark.problem
+    assert "the archive's files have" in mark.problem
     assert "commit_seq 1 to 3" in mark.problem
-    assert SlotEvent.objects.get(kind="archive").message.startswith("Nothing more goes")
+    assert SlotEvent.objects.get(kind="archive").message.startswith("Archiving failed")
 
 
 def test_a_target_that_cannot_be_written_is_said_and_tried_again(

@@ -74,6 +74,8 @@ def test_the_store_page_says_what_gives_way_first(client: Client, scene: Scene) 
     signed_in.post("/store/", {"budget": "50GB", "protect": "record"})
 
     page = signed_in.get("/store/").content.decode()
-    assert "At the budget all receivers stop; nothing that is stored is deleted." in page
+    assert (
+        "When the store reaches its budget, all receivers stop; nothing stored is deleted." in page
+    )
     refused = signed_in.post("/store/", {"budget": "lots", "protect": "record"})
     assert refused.status_code == 422
