@@ -14,6 +14,8 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 LONGEST_README_WORDS = 1000
+#: A section as docstrings name it, *Some heading* and its page.
+_SECTION = re.compile(r"\*([A-Z][^*]+)\*\s+in\s+(docs/[\w-]+\.md)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _FILE = re.compile(r"(?<![\w/.])((?:decoder|replview|tests|templates|static)/[\w./-]*\w/?)")
@@ -54,6 +56,21 @@ def test_every_link_leads_somewhere() -> None:
         if not leads_somewhere(page, link)
     ]
     assert not broken, "\n".join(broken)
+
+
+def test_sections_that_the_code_names_are_there() -> None:
+    named = {
+        (page, " ".join(section.split()))
+        for path in [*ROOT.glob("replview/**/*.py"), *ROOT.glob("decoder/**/*.py")]
+        for section, page in _SECTION.findall(path.read_text())
+    }
+    assert named
+    headings = {
+        (f"docs/{page.name}", heading)
+        for page in DOCS.glob("*.md")
+        for heading in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    }
+    assert named - headings == set()
 
 
 def test_every_page_can_be_reached_from_the_first() -> None:

@@ -3,6 +3,7 @@
 No stream reports that a table was removed from a publication. A look that finds the table gone,
 narrowed, or published by another entry than before opens a lapse, from the last correct look on.
 The first look that is correct again ends it.
+See *How altered tables and publications are noticed* in docs/architecture.md.
 """
 
 import datetime as dt

@@ -53,9 +53,8 @@ _last_looks: dict[int, _LastLook] = {}
 def look_at_publications(source: Source) -> int:
     """Look once for all slots of a source; return how many looks at publications are new.
 
-    Where the catalog has changed, receivers are told by ``Source.catalog_mark``.
-
-    A source that cannot be reached is skipped: ``sample`` reports it.
+    A source that cannot be reached is skipped: ``sample`` reports it. See *How altered tables and
+    publications are noticed* in docs/architecture.md.
     """
     slots = list(remaining_slots(source).select_related("incarnation"))
     if not slots:

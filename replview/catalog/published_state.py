@@ -1,9 +1,7 @@
 """This module reads everything that decides what publications publish, and its place in the WAL.
 
-If no row of the catalog is newer than the last reading and none is gone, nothing else is read. Else
-a fingerprint is read, and all the rest only if that changed. The fingerprint is read again at the
-end, and if it changed meanwhile, all is read again. So a reading is consistent without a
-transaction, which a pooler might not keep.
+A reading is consistent without a transaction, which a pooler might not keep.
+See *How altered tables and publications are noticed* in docs/architecture.md.
 """
 
 from dataclasses import dataclass, field

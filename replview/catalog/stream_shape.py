@@ -1,6 +1,7 @@
 """This module reads a table as pgoutput's Relation message describes it, and changes to its rows.
 
 It says which transaction made each column, and whether the table was rewritten.
+See *How altered tables and publications are noticed* in docs/architecture.md.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,8 +1,6 @@
 """This module finds tables that were altered and that the stream has not described again.
 
-A stream describes a table again only before its next change. A row that ALTER TABLE rewrote would
-count as unaltered until then, so the receiver asks the source's catalog for all recorded tables
-whenever sampling finds that the catalog has changed.
+See *How altered tables and publications are noticed* in docs/architecture.md.
 """
 
 import time
@@ -45,11 +43,7 @@ class AlteredTable:
 
 
 class CatalogLooks:
-    """The looks at the source's catalog, one whenever sampling found that it has changed.
-
-    The catalog is ahead of the stream. The result of a look waits until everything before its
-    position is stored, and is dropped where the stream describes the table in the meantime.
-    """
+    """The looks of one receiver's session at the source's catalog, and what waits of them."""
 
     def __init__(
         self, slot_id: int, system_identifier: str, altered: AlteredReader, position: PositionReader

@@ -40,7 +40,8 @@ class Source(Table):
     idle_slot_timeout_seconds = models.IntegerField(null=True)
     #: True when a standby makes its primary keep the rows that its slots need.
     hot_standby_feedback = models.BooleanField(null=True)
-    #: Fingerprint of the source's catalog at the last look at its publications; empty: none.
+    #: Fingerprint of the source's catalog at the last look at its publications; empty: none. A
+    #: receiver looks at the catalog when it is another one.
     catalog_mark = models.TextField(default="", db_default="", blank=True)
     checked_at = models.DateTimeField(null=True)
     #: Why the source cannot be reached: a code of ``receiver.problems``, cause, remedy (often SQL).
