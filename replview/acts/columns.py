@@ -308,8 +308,8 @@ def _consequences(slot: Slot, changes: ColumnChanges, rule_changes: _RuleChanges
          "that is added to the table later is not sent until it is chosen here."),
         *((names, f"The source still sends {some_of(names)}, because {reason}. replview does not "
            "store it.") for reason, names in changes.still_sent.items()),
-        (rule_changes.masked, "From now on replview stores only that there was a value, not the "
-         f"value itself, of {some_of(rule_changes.masked)}."),
+        (rule_changes.masked, f"From now on replview stores for {some_of(rule_changes.masked)} "
+         "only that there was a value, not the value."),
         (rule_changes.whole, f"From now on replview stores {some_of(rule_changes.whole)} in full."),
         (rule_changes.masked or rule_changes.dropped, "Values that are already stored do not "
          "change: erase them, or hide them with a mask rule."),

@@ -48,6 +48,6 @@ def declared_words(source: Source) -> str:
     if not source.managed_by:
         return ""
     return (
-        f"{source} is declared in {source.managed_by}: what the file says of it and of its slots "
-        "comes back when it is applied again. Change it there."
+        f"{source} is declared in {source.managed_by}: applying that file again undoes changes of "
+        "the source and its slots that differ from it. Change the file instead."
     )

@@ -42,7 +42,7 @@ def plan_stop(slot: Slot) -> Plan:
             f"The slot stays on {slot.source} and retains WAL until it is started again"
             f"{_retained_text(slot)}.",
             *limits_once_stopped(slot),
-            "If it is started before then, it continues where the record ends and no change is "
+            "If it is started again in time, it continues where the record ends and no change is "
             "lost.",
         ),
     )

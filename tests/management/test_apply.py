@@ -298,7 +298,7 @@ def test_a_source_knows_the_file_that_declares_it(shop, apply, client) -> None:
         assert "shop is declared in fleet.toml" in client.get(page).content.decode(), page
     out = StringIO()
     call_command("slot", "stop", "shop", f"{shop.name}_replview", stdout=out)
-    assert "comes back when it is applied again" in out.getvalue()
+    assert "applying that file again undoes changes" in out.getvalue()
 
     assert apply("", "--yes")[0] == 0
     assert Source.objects.get().managed_by == ""
