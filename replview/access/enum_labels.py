@@ -17,7 +17,7 @@ _DEADLINE_SECONDS = 3.0
 #: Least seconds between two queries of a source for one type.
 _PAUSE_SECONDS = 5.0
 
-#: Labels of each type, and the time of the query: ``{(source, oid): (time, labels)}``.
+#: Labels of each type that was queried within the pause: ``{(source, oid): (time, labels)}``.
 _asked: dict[tuple[int, int], tuple[float, Sequence[str] | None]] = {}
 
 
@@ -41,5 +41,8 @@ def labels_now(relation_id: int, type_oid: int, name: str) -> Sequence[str] | No
     except (SourceProblem, *UNUSABLE):
         found = None
     labels = found["labels"] if found is not None and found["name"] == name else None
+    for key, (at, _) in list(_asked.items()):
+        if now - at >= _PAUSE_SECONDS:
+            _asked.pop(key, None)
     _asked[source.pk, type_oid] = now, labels
     return labels

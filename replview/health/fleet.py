@@ -2,8 +2,8 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
@@ -15,7 +15,7 @@ from replview.health.queries import (
     read_registered,
 )
 from replview.health.server_slot import ServerSlot
-from replview.health.states import Health, Level, SlotReading, urgency, worst
+from replview.health.states import STALE_AFTER, Health, Level, SlotReading, urgency, worst
 from replview.health.watched import Causes, OtherView, Watched, read_watched, reading_of_ours
 from replview.store.models import Slot, Source
 from replview.text.addresses import slot_page_url
@@ -164,6 +164,13 @@ class Fleet:
     now: datetime
     sources: list[SourceView] = field(default_factory=list)
     alerts: AlertCounts = field(default_factory=AlertCounts)
+    #: How old a sample may be and still describe the present.
+    stale_after: timedelta = STALE_AFTER
+
+    @property
+    def causes(self) -> Causes:
+        """Return the causes that hold slots back."""
+        return Causes(self.now, self.stale_after)
 
     @property
     def slots(self) -> Iterable[SlotView]:
@@ -234,12 +241,13 @@ def read_fleet(now: datetime | None = None) -> Fleet:
     now = now or timezone.now()
     rows, slots = read_registered()
     readings, paces = read_present()
-    causes = Causes(now)
+    open_by_incarnation, alerts, full_workers, stale_after = read_open(now)
+    causes = Causes(now, stale_after)
     watched = read_watched(rows, paces, now, causes)
-    open_by_incarnation, alerts, full_workers = read_open(now)
     by_source: dict[int, list[SlotView]] = defaultdict(list)
     for slot in slots:
-        reading = reading_of_ours(slot, readings.get(slot.pk, SlotReading()), watched)
+        sampled = replace(readings.get(slot.pk, SlotReading()), stale_after=stale_after)
+        reading = reading_of_ours(slot, sampled, watched)
         count, prepared = open_by_incarnation.get(slot.incarnation_id, (0, None))
         server = watched.ours.get(slot.pk)
         cause = causes.of(server, reading, slot)
@@ -257,7 +265,7 @@ def read_fleet(now: datetime | None = None) -> Fleet:
         _source_view(source, by_source.get(source.pk, []), watched, now) for source in rows.values()
     ]
     sources.sort(key=lambda view: (urgency(view.health), view.source.name))
-    return Fleet(now=now, sources=sources, alerts=alerts)
+    return Fleet(now=now, sources=sources, alerts=alerts, stale_after=stale_after)
 
 
 def _source_view(

@@ -4,10 +4,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import orjson
 from django.conf import settings
 from django.utils import timezone
 
 from replview.health.conditions import GROWTH_WINDOWS, growth_of
+from replview.health.source_state import stale_after_of
 from replview.health.states import Level, OldestPrepared, SlotReading
 from replview.store.django_session import rows
 from replview.store.models import Slot, Source, Transaction
@@ -23,14 +25,16 @@ SELECT CASE WHEN min(slots) >= %(most)s THEN count(*) ELSE 0 END
            AND heartbeat_at > %(lease_since)s
          GROUP BY lease_owner) workers
 """
-# The first row counts the alerts and the full workers, the others the open transactions.
+# The first row counts the alerts and the full workers, and has the interval of samples; the others
+# count the open transactions.
 _OPEN_AND_ALERTS = f"""
 SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL,
-       NULL::timestamptz, ({_FULL_WORKERS})
+       NULL::timestamptz, ({_FULL_WORKERS}),
+       (SELECT value::text FROM setting WHERE name = 'sampling.seconds')
   FROM alert WHERE state = 'firing'
    AND (%(seen)s::bigint[] IS NULL OR source_id IS NULL OR source_id = ANY(%(seen)s))
  UNION ALL
-SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at, NULL
+SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at, NULL, NULL
   FROM (SELECT incarnation_id, count(*) AS number, bool_or(state = 'prepared') AS prepared
           FROM transaction WHERE state IN ('streaming', 'prepared') GROUP BY 1) o
   LEFT JOIN LATERAL (
@@ -249,16 +253,20 @@ def _worker_params(now: datetime) -> dict[str, object]:
     return {"most": SLOTS_PER_WORKER, "lease_since": lease_since}
 
 
-def read_open(now: datetime) -> tuple[Open, AlertCounts, int]:
-    """Return the open transactions, the alerts that fire, and ``read_full_workers``."""
+def read_open(now: datetime) -> tuple[Open, AlertCounts, int, timedelta]:
+    """Return the open transactions, the alerts that fire, ``read_full_workers``, ``stale_after``.
+
+    They share a query, since every page needs them.
+    """
     # Open transactions are not filtered: callers look them up by slots that the user may see.
     params = {"seen": seen_ids(), **_worker_params(now)}
-    (_, firing, urgent, *_, full_workers), *transactions = rows(_OPEN_AND_ALERTS, params)
+    (_, firing, urgent, *_, full_workers, seconds), *transactions = rows(_OPEN_AND_ALERTS, params)
     open_transactions: Open = {
         incarnation: (number, OldestPrepared(gid=gid or "", prepared_at=since) if since else None)
-        for _, incarnation, number, gid, since, _ in transactions
+        for _, incarnation, number, gid, since, *_ in transactions
     }
-    return open_transactions, AlertCounts(firing, urgent), full_workers
+    stale_after = stale_after_of(None if seconds is None else orjson.loads(seconds))
+    return open_transactions, AlertCounts(firing, urgent), full_workers, stale_after
 
 
 def read_registered() -> tuple[dict[int, Source], list[Slot]]:

@@ -6,7 +6,7 @@ not report the value. The functions run no queries.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils.dateparse import parse_datetime
@@ -32,10 +32,12 @@ class ServerSlot:
     inactive_since: datetime | None = None
     #: Columns of the server's views under their own names; what a version lacks is absent.
     facts: Mapping[str, Any] = field(default_factory=dict)
+    #: How old the facts may be and still describe the present.
+    stale_after: timedelta = STALE_AFTER
 
     def fresh(self, now: datetime) -> bool:
         """Return whether the facts are recent enough to describe the present."""
-        return self.seen_at is not None and now - self.seen_at < STALE_AFTER
+        return self.seen_at is not None and now - self.seen_at < self.stale_after
 
     @property
     def physical(self) -> bool:
@@ -98,7 +100,7 @@ class ServerSlot:
             return None
 
 
-def server_slot(watched: WatchedSlot) -> ServerSlot:
+def server_slot(watched: WatchedSlot, stale_after: timedelta = STALE_AFTER) -> ServerSlot:
     """Return the stored row of a watched slot as a ``ServerSlot``."""
     return ServerSlot(
         source=watched.source,
@@ -112,4 +114,5 @@ def server_slot(watched: WatchedSlot) -> ServerSlot:
         gone_at=watched.gone_at,
         inactive_since=watched.inactive_since,
         facts=watched.facts if isinstance(watched.facts, dict) else {},
+        stale_after=stale_after,
     )

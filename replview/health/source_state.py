@@ -9,7 +9,7 @@ from typing import Any
 
 from replview.catalog.holders import RUNNING_LIMIT
 from replview.health.states import STALE_AFTER
-from replview.store.instance_settings import read_number
+from replview.store.instance_settings import number_of, read
 from replview.store.models import SourceLook, Transaction
 
 _XIDS = 1 << 32
@@ -33,9 +33,11 @@ class OnSource:
 class SourceState:
     """A ``SourceLook`` indexed for questions; without one, every answer is unknown."""
 
-    def __init__(self, look: SourceLook | None, now: datetime) -> None:
+    def __init__(
+        self, look: SourceLook | None, now: datetime, stale_after: timedelta = STALE_AFTER
+    ) -> None:
         self.looked_at = look.looked_at if look else None
-        self.fresh = look is not None and now - look.looked_at < STALE_AFTER
+        self.fresh = look is not None and now - look.looked_at < stale_after
         self.prepared: list[dict[str, Any]] | None = look.prepared if look else None
         self.prepared_limit = look.prepared_limit if look else None
         self.running: list[dict[str, Any]] | None = look.running if look else None
@@ -121,5 +123,10 @@ def stale_after() -> timedelta:
 
     This exceeds ``STALE_AFTER`` where ``sampling.seconds`` sets a long interval.
     """
-    every = read_number("sampling.seconds", 5, least=1, most=3600)
+    return stale_after_of(read("sampling.seconds", None))
+
+
+def stale_after_of(sampling_seconds: object) -> timedelta:
+    """Return ``stale_after`` for a value of the setting ``sampling.seconds``; None: not set."""
+    every = number_of(sampling_seconds, 5, least=1, most=3600)
     return max(STALE_AFTER, timedelta(seconds=_LOOKS_MISSED * every))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-#: Samples are taken every few seconds; an older one does not describe the present.
+#: Samples are taken every few seconds; an older one does not describe the present. This is the
+#: least: where ``sampling.seconds`` is long, see ``source_state.stale_after``.
 STALE_AFTER = timedelta(seconds=30)
 
 
@@ -74,6 +75,8 @@ class SlotReading:
     #: Time from the commit on the source until stored, over the last transactions.
     stored_after_p50_us: float | None = None
     stored_after_p99_us: float | None = None
+    #: How old a sample may be and still describe the present.
+    stale_after: timedelta = STALE_AFTER
 
     @property
     def lost(self) -> str:
@@ -82,7 +85,7 @@ class SlotReading:
 
     def fresh(self, now: datetime) -> bool:
         """Return whether the last sample is recent."""
-        return self.sampled_at is not None and now - self.sampled_at < STALE_AFTER
+        return self.sampled_at is not None and now - self.sampled_at < self.stale_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from replview.health.conditions import (
 from replview.health.findings_limits import at_conflict_risk
 from replview.health.queries import SlotRates, read_paces
 from replview.health.server_slot import server_slot
+from replview.health.source_state import stale_after
 from replview.health.states import SlotReading
 from replview.health.watched import reading_of
 from replview.store.models import Slot, Source, WatchedSlot
@@ -60,7 +61,7 @@ def _reading(slot: Slot, now: datetime) -> SlotReading:
     if watched is None:
         return SlotReading()
     pace = read_paces(now).get(watched.pk, SlotRates())
-    return reading_of(server_slot(watched), SlotRates(growth=pace.wal), now)
+    return reading_of(server_slot(watched, stale_after()), SlotRates(growth=pace.wal), now)
 
 
 def _idle_ends(source: Source) -> list[End]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
-from replview.health.states import STALE_AFTER, Health, Level, urgency
+from replview.health.states import Health, Level, urgency
 from replview.store.fields import LSN
 from replview.store.models import Source, WatchedSubscription
 from replview.store.read.sql_text import identifier
@@ -43,17 +43,21 @@ class SubscriptionView:
         return self.health.level
 
 
-def read_subscriptions(sources: Mapping[int, Source], now: datetime) -> list[SubscriptionView]:
+def read_subscriptions(
+    sources: Mapping[int, Source], now: datetime, stale_after: timedelta
+) -> list[SubscriptionView]:
     """Return the subscriptions of these sources, worst first, by one query."""
     rows = WatchedSubscription.objects.filter(source__in=list(sources), gone_at=None)
-    views = [view_of(sources[row.source_id], row, now) for row in rows]
+    views = [view_of(sources[row.source_id], row, now, stale_after) for row in rows]
     return sorted(views, key=lambda view: (urgency(view.health), view.source.name, view.name))
 
 
-def view_of(source: Source, row: WatchedSubscription, now: datetime) -> SubscriptionView:
+def view_of(
+    source: Source, row: WatchedSubscription, now: datetime, stale_after: timedelta
+) -> SubscriptionView:
     """Return the view of one subscription from its sampled facts."""
     facts: dict[str, Any] = row.facts if isinstance(row.facts, dict) else {}
-    health, run = _health(row.name, facts, row.last_seen_at, now)
+    health, run = _health(row.name, facts, now - row.last_seen_at, now, stale_after)
     publications = facts.get("subpublications")
     publication_names = (
         [str(publication) for publication in publications] if isinstance(publications, list) else []
@@ -76,11 +80,15 @@ def view_of(source: Source, row: WatchedSubscription, now: datetime) -> Subscrip
 
 
 def _health(
-    name: str, facts: Mapping[str, object], seen_at: datetime, now: datetime
+    name: str,
+    facts: Mapping[str, object],
+    age: timedelta,
+    now: datetime,
+    stale_after: timedelta,
 ) -> tuple[Health, str]:
     """Return the health of the subscription, and the SQL that repairs it, if any."""
-    if now - seen_at > STALE_AFTER:
-        title = f"Unknown for {age_words(now - seen_at)}."
+    if age > stale_after:
+        title = f"Unknown for {age_words(age)}."
         return Health(
             level=Level.UNKNOWN, title=title, cause="The source has not reported it since."
         ), ""

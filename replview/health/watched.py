@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from urllib.parse import quote
 
@@ -89,8 +89,9 @@ class Watched:
 class Causes:
     """The causes that hold slots back; samples of sources are read once, and only if needed."""
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, stale_after: timedelta) -> None:
         self._now = now
+        self.stale_after = stale_after
 
     @cached_property
     def _looks(self) -> dict[int, SourceLook]:
@@ -102,7 +103,7 @@ class Causes:
         """Return what holds the slot back; None: its reader, or nothing."""
         if server is None or not held_by_other(server.source, reading, slot):
             return None
-        state = SourceState(self._looks.get(server.source.pk), self._now)
+        state = SourceState(self._looks.get(server.source.pk), self._now, self.stale_after)
         return cause_of(server, state, self._now, slot)
 
 
@@ -123,7 +124,7 @@ def read_watched(
         if row.pk in repeated:
             continue
         if row.slot_id is not None:
-            watched.ours[row.slot_id] = server_slot(row)
+            watched.ours[row.slot_id] = server_slot(row, causes.stale_after)
             continue
         view = other_view(row, watched.paces.get(row.pk, SlotRates()), now, causes)
         watched.others.setdefault(row.source_id, []).append(view)
@@ -164,7 +165,7 @@ def _repeated_slots(rows: Iterable[WatchedSlot]) -> set[int]:
 
 def other_view(row: WatchedSlot, pace: SlotRates, now: datetime, causes: Causes) -> OtherView:
     """Return the view of a slot that replview only watches."""
-    server = server_slot(row)
+    server = server_slot(row, causes.stale_after)
     reading = reading_of(server, pace, now)
     health = watched_health(server, reading, now, causes.of(server, reading, None))
     return OtherView(watched_id=row.pk, server=server, reading=reading, health=health)
@@ -177,8 +178,9 @@ def reading_of(server: ServerSlot, pace: SlotRates, now: datetime) -> SlotReadin
     """
     if not server.fresh(now):
         return SlotReading(
-            sampled_at=server.seen_at, invalidated=server.lost, gone_at=server.gone_at
-        )
+            sampled_at=server.seen_at, invalidated=server.lost, gone_at=server.gone_at,
+            stale_after=server.stale_after,
+        )  # fmt: skip
     return SlotReading(
         sampled_at=server.seen_at,
         retained_wal_bytes=server.retained_wal_bytes,
@@ -193,6 +195,7 @@ def reading_of(server: ServerSlot, pace: SlotRates, now: datetime) -> SlotReadin
         growth_between=pace.between,
         behind_growth_bytes_per_second=pace.behind,
         wal_bytes_per_second=pace.wal,
+        stale_after=server.stale_after,
     )
 
 

@@ -144,8 +144,10 @@ class Publisher:
                 for group in self._pending
             }
             due = [self._pending.pop(group) for group, wait in waits.items() if wait <= 0]
-        for wake in due:
-            self._last_sent[wake.group] = now
+        # A send that no longer holds back the next one of its group is forgotten.
+        recent = now - self._interval_seconds
+        self._last_sent = {group: at for group, at in self._last_sent.items() if at > recent}
+        self._last_sent |= {wake.group: now for wake in due}
         return due, min((wait for wait in waits.values() if wait > 0), default=None)
 
     async def _sleep(self, seconds: float | None) -> None:

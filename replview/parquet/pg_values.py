@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 #: First and last moment that every reader supports (years 1 to 9999), in microseconds since 1970.
 FIRST_US = -62_135_596_800_000_000
 LAST_US = 253_402_300_799_999_999
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (naive on purpose: offsets are removed first)
 _TRUTHS = {"t": True, "true": True, "f": False, "false": False}
 # Matches times whose offset may have seconds, as before 1900. Arrow cannot read these.
 _MOMENT = re.compile(

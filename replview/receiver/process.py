@@ -65,7 +65,7 @@ def give_back_memory() -> None:
     """Return unused memory to the operating system, if the process holds much of it."""
     global _given_back_at
     now = time.monotonic()
-    if now - _given_back_at < _GIVE_BACK_SECONDS or resident_bytes() < _MUCH_BYTES:
+    if now - _given_back_at < _GIVE_BACK_SECONDS or (resident_bytes() or 0) < _MUCH_BYTES:
         return
     _given_back_at = now
     gc.collect()
@@ -74,13 +74,13 @@ def give_back_memory() -> None:
         trim(0)
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where the system does not report it."""
+def resident_bytes() -> int | None:
+    """Return the resident memory of this process; None where the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * resource.getpagesize()
     except OSError:
-        return 0
+        return None
 
 
 def run_until_stopped(run: Callable[[], None], stop: threading.Event) -> bool:

@@ -1,8 +1,6 @@
 """A receiver reports the slot's state for the pages, and writes lines into the slot's log."""
 
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,6 +8,7 @@ import psycopg
 
 from decoder.scalars import LSN
 from replview.catalog.problems import SourceProblem
+from replview.receiver.process import resident_bytes
 from replview.receiver.storing.portions import Portion
 from replview.store.write import lease as leases
 from replview.store.write.incarnations import SessionIncarnation, SlotRow, log_event
@@ -17,7 +16,6 @@ from replview.store.write.lease import Lease
 
 #: Seconds between two reports of a receiver's facts, however many batches there are.
 _REPORT_SECONDS = 1.0
-_STATM = Path("/proc/self/statm")
 
 
 def record_streaming(
@@ -148,13 +146,4 @@ class ReceiverFacts:
         if now - self._told_at < _REPORT_SECONDS * 0.9:
             return None
         self._told_at = now
-        return orjson.dumps({**self._batch, "memory_bytes": _memory_bytes()}).decode()
-
-
-def _memory_bytes() -> int | None:
-    """Return the resident memory of the process (maybe of several receivers); None if unknown."""
-    try:
-        pages = int(_STATM.read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
+        return orjson.dumps({**self._batch, "memory_bytes": resident_bytes()}).decode()

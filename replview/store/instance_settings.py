@@ -31,7 +31,11 @@ def read(name: str, default: object) -> Any:
 
 def read_number(name: str, default: float, *, least: float, most: float) -> float:
     """Return a setting within bounds; a value that is not a number counts as not set."""
-    value = read(name, default)
+    return number_of(read(name, default), default, least=least, most=most)
+
+
+def number_of(value: object, default: float, *, least: float, most: float) -> float:
+    """Return a setting's value within bounds, or ``default`` where it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return default
     return min(max(float(value), least), most)

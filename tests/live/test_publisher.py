@@ -100,6 +100,17 @@ def test_it_goes_on_after_redis_was_away() -> None:
     assert [message["commit_seq"] for _, _, message in layer.sent] == [2]
 
 
+def test_a_group_that_is_quiet_again_is_forgotten() -> None:
+    publisher = Publisher(Layer(), sends_per_second=1_000)
+    for export_id in range(50):
+        publisher.export_changed(export_id)
+        wait_for(lambda: not publisher._pending)
+        time.sleep(0.002)
+    publisher.close()
+
+    assert len(publisher._last_sent) < 5
+
+
 def test_closing_sends_what_is_pending() -> None:
     layer = Layer()
     publisher = Publisher(layer, sends_per_second=0.1)

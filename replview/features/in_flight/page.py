@@ -17,7 +17,7 @@ from replview.features.in_flight.rows import EndedRow, InFlightRow, OnSourceRow,
 from replview.health.holding import all_holders
 from replview.health.holding_rows import Holding, holding_of
 from replview.health.open_transactions import OpenRow, touched_by
-from replview.health.source_state import SourceState
+from replview.health.source_state import SourceState, stale_after
 from replview.store.models import Slot, Source, SourceLook, Transaction
 from replview.store.read.history import relation_names, transitions_of
 from replview.store.same_server import is_seen, one_a_server, recorded_elsewhere
@@ -179,7 +179,8 @@ def read_scope(filters: InFlightQuery) -> InFlightScope:
     if not sources and (filters.source or filters.slot):
         raise Http404(f"there is no {filters.slot or filters.source!r}")
     looks = SourceLook.objects.in_bulk([source.pk for source in sources])
-    states = {source.pk: SourceState(looks.get(source.pk), now) for source in sources}
+    fresh = stale_after()
+    states = {source.pk: SourceState(looks.get(source.pk), now, fresh) for source in sources}
     return InFlightScope(now=now, slots=slots, all_slots=all_slots, sources=sources, looks=looks,
                          source_states=states)  # fmt: skip
 

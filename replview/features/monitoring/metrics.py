@@ -33,9 +33,9 @@ from replview.access.page import EVERYONE, SAFE, page
 from replview.features.monitoring.exposition import CONTENT_TYPE, Exposition, Measure, labels_text
 from replview.features.monitoring.metrics_slots import write_slots, write_sources
 from replview.features.monitoring.request_metrics import REGISTRY
+from replview.health.source_state import stale_after
 from replview.store.django_session import rows
 from replview.store.identity import redis_prefix
-from replview.store.instance_settings import read_number
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Transaction
 from replview.store.models.seen import only_of
 from replview.ui.api.access import metrics_refusal
@@ -77,9 +77,6 @@ RECEIVER_MEASURES = (
 )  # fmt: skip
 #: Time limit of each query: Prometheus gives up after ten seconds by default.
 _STATEMENT_TIMEOUT = "5s"
-#: A sample is current for this time or for this many sampling intervals, whichever is longer.
-_FRESH_FOR = dt.timedelta(seconds=30)
-_FRESH_INTERVALS = 3
 _REFUSALS = {
     401: "no login and no token: 'replview token create NAME --scope metrics' makes one\n",
     403: "metrics tell of every source: use a token of scope metrics, or an admin's\n",
@@ -241,11 +238,7 @@ def _write_store_side(scrape: Exposition) -> None:
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('statement_timeout', %s, true)", [_STATEMENT_TIMEOUT])
-        seconds = read_number("sampling.seconds", 5, least=1, most=86_400)
-        now, fresh = (
-            timezone.now(),
-            max(_FRESH_FOR, dt.timedelta(seconds=_FRESH_INTERVALS * seconds)),
-        )
+        now, fresh = timezone.now(), stale_after()
         write_slots(scrape, now, fresh)
         write_receivers(scrape, now)
         write_sources(scrape, now, fresh)

@@ -44,7 +44,8 @@ def server_side(
     ours = slot is not None
     if server is None:
         return OnServer(ours=ours)
-    source_state = SourceState(SourceLook.objects.filter(source=server.source).first(), now)
+    look = SourceLook.objects.filter(source=server.source).first()
+    source_state = SourceState(look, now, server.stale_after)
     cause = cause_of(server, source_state, now, slot)
     failover = failover_of(server, read_standbys(server.source))
     return OnServer(

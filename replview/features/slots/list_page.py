@@ -13,7 +13,7 @@ from replview.health.queries import SlotRates
 from replview.health.slot_steps import drop_statement
 from replview.health.states import Level, urgency
 from replview.health.subscriptions import SubscriptionView, read_subscriptions
-from replview.health.watched import Causes, OtherView, other_view
+from replview.health.watched import OtherView, other_view
 from replview.store.failover_readiness import read_failover_settings, waits_for_none
 from replview.store.models import Source, WatchedSlot
 from replview.text.formats import plural
@@ -152,7 +152,7 @@ def build_page(
     chosen_sources = {
         pk: source for pk, source in sources.items() if filters.source in ("", source.name)
     }
-    page.subscriptions = read_subscriptions(chosen_sources, fleet.now)
+    page.subscriptions = read_subscriptions(chosen_sources, fleet.now, fleet.stale_after)
     servers = [row.view.server for row in rows if row.view.server is not None]
     failover = {server.source.pk for server in servers if server.facts.get("failover") is True}
     page.warnings = [
@@ -198,7 +198,7 @@ def _gone_rows(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotList
     gone_slots = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False).order_by("-gone_at")
     for row in gone_slots[:ROWS]:
         row.source = sources[row.source_id]
-        yield _watched_row(other_view(row, SlotRates(), fleet.now, Causes(fleet.now)), fleet)
+        yield _watched_row(other_view(row, SlotRates(), fleet.now, fleet.causes), fleet)
 
 
 def _matches_filter(row: SlotListRow, filters: SlotsFilter, fleet: Fleet) -> bool:

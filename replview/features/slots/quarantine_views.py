@@ -34,6 +34,8 @@ class RawMessage:
     row: Quarantine
     #: The hex dump; empty if no bytes are shown.
     dump: str
+    #: Number of bytes that are stored: a longer message was cut off.
+    stored_bytes: int
     #: Number of bytes that the dump leaves out.
     rest_bytes: int
     #: The reason that the bytes are not shown to this account; empty if they may be.
@@ -136,6 +138,7 @@ def read_raw(row: Quarantine) -> RawMessage:
     return RawMessage(
         row=row,
         dump=hex_dump(raw_part(row.pk, 0, SHOWN_BYTES)) if stored_bytes else "",
+        stored_bytes=stored_bytes,
         rest_bytes=max(row.raw_bytes - SHOWN_BYTES, 0),
         withheld=withheld,
         erased=not withheld and not stored_bytes and row.raw_bytes > 0,

@@ -16,7 +16,7 @@ from replview.features.slots.quarantine_text import quarantined
 from replview.features.slots.slot_page import slot_page, watched_slot_page
 from replview.health.fleet import SlotView
 from replview.health.queries import SlotRates
-from replview.health.watched import Causes, OtherView, other_view
+from replview.health.watched import OtherView, other_view
 from replview.store.models import Slot, Source, WatchedSlot
 from replview.store.same_server import recorded_elsewhere
 from replview.store.slot_budget import change_budget
@@ -66,7 +66,7 @@ def find_other(request: HttpRequest, source_name: str, slot_name: str) -> OtherV
         return view
     rows = WatchedSlot.objects.filter(source__name=source_name, name=slot_name, slot=None)
     row = rows.select_related("source").first()
-    return None if row is None else other_view(row, SlotRates(), fleet.now, Causes(fleet.now))
+    return None if row is None else other_view(row, SlotRates(), fleet.now, fleet.causes)
 
 
 def gone(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:

@@ -154,7 +154,7 @@ def build_page(fleet: Fleet, source: Source) -> SourcePage:
         ours=[OurSlot(view=slot, reader=readers.of(slot.server, ours=True)) for slot in view.slots],
         others=[_other_slot(other, readers, database, fleet.now) for other in view.others],
         feeds=feeds_of(fleet).get(source.name, []),
-        subscriptions=read_subscriptions({source.pk: source}, fleet.now),
+        subscriptions=read_subscriptions({source.pk: source}, fleet.now, fleet.stale_after),
     )
 
 

@@ -319,7 +319,7 @@ class Quarantine(Table):
     relation = models.TextField(default="")
     #: Tag byte of the message: I, U, D, T, M, R, Y …
     tag = models.TextField(default="")
-    #: The message as received, without the XLogData header; cut off at ``RAW_LIMIT_BYTES``.
+    #: The message as received, without the XLogData header; cut off at 64 MB.
     raw = models.BinaryField()
     raw_bytes = models.BigIntegerField()
     #: Why it was refused, in plain words, without a value.
@@ -330,9 +330,6 @@ class Quarantine(Table):
     decided_at = models.DateTimeField(null=True)
     #: Time at which the decision was carried out.
     settled_at = models.DateTimeField(null=True)
-
-    #: Size at which a message is cut off.
-    RAW_LIMIT_BYTES = 64 * 1024 * 1024
 
     objects = SeenOfSlot()
 

@@ -97,7 +97,8 @@ def slot_health(request: HttpRequest, source_name: str, slot_name: str) -> dict[
     slot, health, server = getattr(view, "slot", None), view.health, view.server
     source = slot.source if slot is not None else view.server.source  # type: ignore[union-attr]
     limit = limit_of(source, slot, view.reading)
-    state = SourceState(SourceLook.objects.filter(source=source).first(), fleet.now)
+    look = SourceLook.objects.filter(source=source).first()
+    state = SourceState(look, fleet.now, fleet.stale_after)
     cause = None if server is None else cause_of(server, state, fleet.now, slot)
     loss = foreseen_loss(source, view.reading, fleet.now, slot)
     return {

@@ -250,6 +250,9 @@ def test_the_raw_message_is_shown_as_a_dump(signed_in: Client, stopped: Quaranti
     assert "|I.&lt;b&gt;raw&lt;/b&gt;.|" in part
     assert "<html" not in part
     assert "Download the whole message" in spaced(part)
+    Quarantine.objects.filter(pk=stopped.pk).update(raw_bytes=100 << 20)
+    part = text_of(signed_in.get(address(stopped, "raw/")))
+    assert "Download the first 13\xa0B" in spaced(part)
 
 
 def test_a_long_message_is_dumped_in_part(signed_in: Client, scene: Scene) -> None:

@@ -1,6 +1,7 @@
 """All slots, ours and others': the list, the page of one that is only watched, failover."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from django.db import connection
 from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from replview.features.slots.list_page import SlotListRow, SlotsPage, read_page
 from replview.features.slots.slot_page import (
@@ -17,7 +19,8 @@ from replview.features.slots.slot_page import (
     watched_slot_page,
 )
 from replview.health.fleet import read_fleet
-from replview.store.models import Slot, Source, WatchedSlot
+from replview.store import instance_settings
+from replview.store.models import Slot, Source, WatchedSlot, WatchedSubscription
 from tests.support import watched_scene
 from tests.support.page_elements import spaced
 from tests.support.scene import GB, Scene
@@ -148,6 +151,25 @@ def test_an_address_that_means_nothing_lists_all(
     page = text_of(signed_in.get("/slots/?source=%00&state=x&whose=y"))
 
     assert page.count('id="slot-link-') == 17
+
+
+def test_a_sample_is_current_for_four_intervals(scene: Scene, watched) -> None:
+    subscription(scene, "warehouse", "from_shop")
+    then = timezone.now() - timedelta(seconds=100)
+    WatchedSlot.objects.update(last_seen_at=then)
+    WatchedSubscription.objects.update(last_seen_at=then)
+
+    def current() -> list[bool]:
+        fleet = read_fleet()
+        reading = fleet.find_slot("shop/replview").reading
+        [view] = listed().subscriptions
+        return [replace(reading, sampled_at=then).fresh(fleet.now),
+                fleet.find_other("shop/search_feed").present_known,
+                "Unknown for" not in view.health.title]  # fmt: skip
+
+    assert current() == [False] * 3
+    instance_settings.write("sampling.seconds", 60)
+    assert current() == [True] * 3
 
 
 def test_slots_nobody_needs_come_with_how_to_drop_them(watched: dict[str, WatchedSlot]) -> None:

@@ -16,6 +16,7 @@ from replview.store.read.changes.values import cut_sql
 from replview.store.read.rows import NOT_ABORTED, ChangeRow
 from replview.store.read.seen import TextLimits, pattern_of, seen_change, tables_of, text_limits
 from replview.store.read.session import ReadSession
+from replview.store.read.transactions.conditions import TEXT_CHANGES
 
 #: Characters beyond which a page cuts a value.
 CUT_CHARACTERS = 50_000
@@ -46,14 +47,12 @@ _OLD, _NEW = (
 )
 _CUT_ROW = _ROW.format(old=_OLD, new=_NEW)
 _WHOLE_ROW = _ROW.format(old="c.old", new="c.new")
-# Only the first ``_SEARCHED_CHANGES`` changes are searched, so that a filter does not read all of a
-# large transaction.
+# Only the first changes are searched, so that a filter does not read all of a large transaction.
 _MATCHING_TEXT = f"""
     SELECT DISTINCT c.transaction_id FROM change c
     WHERE c.transaction_id = ANY(%(ids)s) AND c.seq <= %(searched)s
       AND {{holds_text}} AND {NOT_ABORTED}
 """  # noqa: S608 (of a constant)
-_SEARCHED_CHANGES = 200
 _PREFIXES = """
     SELECT DISTINCT ON (transaction_id) transaction_id, new->>'prefix'
     FROM change WHERE transaction_id = ANY(%s) AND seq <= 20 AND op = 'M'
@@ -247,7 +246,7 @@ def matching_text(session: ReadSession, ids: Collection[int], text: str) -> set[
     limits = text_limits(session, tables_of(session, ids))
     rows = session.rows(
         _MATCHING_TEXT.format(holds_text=limits.holds_text),
-        {"ids": list(ids), "searched": _SEARCHED_CHANGES, "pattern": pattern_of(text)}
+        {"ids": list(ids), "searched": TEXT_CHANGES, "pattern": pattern_of(text)}
         | limits.parameters,
     )
     return {row[0] for row in rows}

@@ -12,12 +12,12 @@ import orjson
 
 from decoder.scalars import LSN
 from replview.store.read import history_places as places
+from replview.store.read.history_places import BLOCK
 from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
 
 #: Number of places that are read at most where the sums do not reach.
 _MOST_READ = 20_000
-_BLOCK = 1_000
 
 _TOUCHED = """
     SELECT FROM transaction
@@ -27,10 +27,10 @@ _MARKS = f"""
     SELECT r.seq,
            (SELECT max(block) FROM relation_activity WHERE relation_id = %(relation)s
             AND incarnation_id = %(incarnation)s
-            AND block < CASE WHEN %(seq)s > r.seq THEN r.seq / {_BLOCK} + 1
-                             ELSE %(seq)s / {_BLOCK} END),
+            AND block < CASE WHEN %(seq)s > r.seq THEN r.seq / {BLOCK} + 1
+                             ELSE %(seq)s / {BLOCK} END),
            (SELECT min(block) FROM relation_activity WHERE relation_id = %(relation)s
-            AND incarnation_id = %(incarnation)s AND block > %(seq)s / {_BLOCK}),
+            AND incarnation_id = %(incarnation)s AND block > %(seq)s / {BLOCK}),
            (SELECT commit_seq FROM slot_incarnation WHERE id = %(incarnation)s)
     FROM (SELECT coalesce((SELECT rolled_seq FROM activity_mark
                            WHERE incarnation_id = %(incarnation)s), 0) AS seq) r
@@ -67,16 +67,16 @@ def neighbours_of(
     """Return the nearest transactions of the same incarnation that touched the table."""
     mark_params = {"incarnation": incarnation_id, "seq": commit_seq, "relation": relation_id}
     [(rolled, earlier, later, last)] = session.rows(_MARKS, mark_params)
-    block = commit_seq // _BLOCK
+    block = commit_seq // BLOCK
     # Search the rest of this block first, then the nearest block with changes of the table, and
     # last the places that are not in the sums yet.
-    low = block * _BLOCK if commit_seq <= rolled else max(rolled + 1, commit_seq - _MOST_READ)
+    low = block * BLOCK if commit_seq <= rolled else max(rolled + 1, commit_seq - _MOST_READ)
     before, after = [(low, commit_seq - 1)], list[tuple[int, int]]()
     cut_before = commit_seq > rolled and low > rolled + 1
     if earlier is not None and not cut_before:
         before.append(_block_range(earlier))
     if commit_seq < rolled:
-        after.append((commit_seq + 1, block * _BLOCK + _BLOCK - 1))
+        after.append((commit_seq + 1, block * BLOCK + BLOCK - 1))
         if later is not None:
             after.append(_block_range(later))
     tail = max(commit_seq, rolled)
@@ -146,7 +146,7 @@ def _last_seq(
 
 
 def _block_range(block: int) -> tuple[int, int]:
-    return block * _BLOCK, block * _BLOCK + _BLOCK - 1
+    return block * BLOCK, block * BLOCK + BLOCK - 1
 
 
 def _neighbour(text: str | None) -> Neighbour | None:
