@@ -5,10 +5,13 @@ from itertools import count
 import pytest
 
 from replview.access.visibility import reading_session
+from replview.acts.publications import look_at_publications
+from replview.store.models import Source
 from replview.store.read.changes.selections import Selection
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import tables_named
+from tests.support.page_elements import spaced
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +50,7 @@ TYPES = {
     "varbit": ["1", "10"],
     "oid": ["9", " 9", "10"],
     "oidvector": ["1 2", " 1  2", "2 1"],
-    # Of these the source prints one text for a value; other spellings are not looked up.
+    # Of these only the text that the source prints is looked up (see below).
     "money": ["$1.00", "-$1,000.00"],
     "regtype": ["integer", "text"],
     "regclass": ["pg_class", "pg_type"],
@@ -187,6 +190,50 @@ def test_a_key_without_regard_to_case(source_15, record) -> None:
         history, now = history_of(recording, "person", id=typed, n="1")
         assert [entry.after.values["a"] for entry in history.entries] == ["two", "one"]
         assert now.values["a"] == "two"
+
+
+def test_another_spelling_of_what_only_its_server_compares_proves_no_change(
+    source, record, signed_in
+) -> None:
+    texts = {"money": ("$1.00", "1"), "regclass": ("pg_class", "1259"), "text": ("a", "A")}
+    for kind in texts:
+        source.run(f"CREATE TABLE t_{kind} (id {kind} PRIMARY KEY, a text)")
+    recording = record(source)
+    Source.objects.update(conninfo=source.dsn)
+    look_at_publications(recording.slot.source)
+    for kind, (text, _) in texts.items():
+        source.run(f"INSERT INTO t_{kind} VALUES ('{text}', 'one')")
+    recording.caught_up()
+    recording.end()
+
+    def page(kind: str, text: str) -> str:
+        words = {"slot": str(recording.slot), "table": f"public.t_{kind}", "key": text}
+        return spaced(signed_in.get("/rows/", words).text)
+
+    for kind, (text, other) in texts.items():
+        history, now = history_of(recording, f"t_{kind}", id=text)
+        assert [entry.after.values["a"] for entry in history.entries] == ["one"]
+        history, now = history_of(recording, f"t_{kind}", id=other)
+        assert (history.entries, now.exists, now.why) == ([], None, "no change")
+        proved = "nothing is missing in between" in page(kind, other)
+        told = f"A key of type {kind} is found only as its server writes it." in page(kind, other)
+        assert (proved, told) == ((True, False) if kind == "text" else (False, True))
+
+
+def test_a_key_that_a_collation_calls_equal_is_another_text(source_15, record) -> None:
+    ignoring_case = "provider = icu, locale = 'und-u-ks-level2', deterministic = false"
+    source_15.run(f"CREATE COLLATION ignoring_case ({ignoring_case})")
+    source_15.run("CREATE TABLE person (id text COLLATE ignoring_case PRIMARY KEY, a text)")
+    recording = record(source_15)
+    source_15.run("INSERT INTO person VALUES ('Ann', 'one')")
+    source_15.run("UPDATE person SET id = 'ann', a = 'two' WHERE id = 'ANN'")
+    recording.caught_up()
+    recording.end()
+    for typed in ("Ann", "ann"):
+        history, now = history_of(recording, "person", id=typed)
+        assert [entry.after.values["a"] for entry in history.entries] == ["two", "one"]
+    history, now = history_of(recording, "person", id="ANN")
+    assert (history.entries, now.exists, now.why) == ([], None, "no change")
 
 
 @pytest.mark.parametrize(

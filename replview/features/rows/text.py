@@ -204,9 +204,15 @@ def sentence_of(
         sentence.changes = _change_words(history)
         sentence.since, sentence.last = entries[-1].step.commit_time, entries[0]
     elif history.older is None and history.searched_back_to is None:
-        sentence.no_change = coverage.says_no_change() and not history.finder.is_keyless
+        finder = history.finder
+        by_text = finder.table.type_by_text(finder.session)
+        proved = coverage.says_no_change() and not finder.is_keyless
+        sentence.no_change = proved and not by_text
         sentence.since, sentence.until = coverage.vouched_since, coverage.end
-        sentence.why = "" if sentence.no_change else _missing_proof(coverage)
+        if proved and by_text:
+            sentence.why = f"A key of type {by_text} is found only as its server writes it."
+        elif not proved:
+            sentence.why = _missing_proof(coverage)
         if sentence.no_change and gaps:
             sentence.gaps = f"Before that, {sentence.gaps.replace('One', 'one')}"
     return sentence

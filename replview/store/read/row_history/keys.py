@@ -11,13 +11,14 @@ from typing import Any
 import orjson
 
 from replview.store.read.mask_rules import table_readings
-from replview.store.read.printed import NotOfTypeError, as_printed
+from replview.store.read.printed import NotOfTypeError, as_printed, type_of
 from replview.store.read.relation_shapes import SHAPE_CAME
 from replview.store.read.row_history.recorded_keys import equal_keys, recorded
 from replview.store.read.row_history.shapes import Shapes, Version, key_values
 from replview.store.read.rows import QueriedRelation, QueriedSlot, signed_hash
 from replview.store.read.seen import withheld_reason
 from replview.store.read.session import ReadSession
+from replview.store.read.sql_text import base_type
 from replview.text.parsing import plain_name
 from replview.text.problem import CodedProblem
 
@@ -83,6 +84,17 @@ class TableRows:
                 cause = f"what was typed for {name} is no {error.type_name}"
                 raise KeyProblem(cause) from None
         return found
+
+    def type_by_text(self, session: ReadSession) -> str:
+        """Return a type in the key whose values are found only as their server writes them.
+
+        Empty: the store can compare values of all types in the key.
+        """
+        keyed = (v for v in self.shapes.versions.values() if v.key_columns)
+        for column in (c for v in keyed for c in v.columns if c["name"] in v.key_columns):
+            if type_of(session, column) is None:
+                return base_type(column.get("type")) or "unknown"
+        return ""
 
     def withheld(self, session: ReadSession) -> str:
         """Return why the user may not look for rows by their key; empty: the user may."""
