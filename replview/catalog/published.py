@@ -66,6 +66,7 @@ class Published:
             if self.table.deferrable_key and self.table.replica_identity == "DEFAULT"
             else list(self.table.primary_key),
             "root": self.root,
+            **({"loose_key": True} if self.table.loose_key else {}),
         }
 
 

@@ -51,6 +51,12 @@ TABLES = Query(
                       WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisvalid
                         AND k.place <= i.indnkeyatts
                         AND a.attrelid = c.oid ORDER BY k.place) AS identity_index,
+               EXISTS (SELECT FROM pg_index AS i
+                         JOIN pg_attribute AS a ON a.attrelid = i.indrelid
+                          AND a.attnum = ANY (i.indkey)
+                         JOIN pg_collation AS l ON l.oid = a.attcollation
+                        WHERE i.indrelid = c.oid AND (i.indisprimary OR i.indisreplident)
+                          AND to_jsonb(l) ->> 'collisdeterministic' = 'false') AS loose_key,
                ARRAY(SELECT a.attname::text FROM pg_attribute AS a
                       WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                       ORDER BY a.attnum) AS columns
@@ -138,6 +144,8 @@ class TableFacts:
     primary_key: tuple[str, ...]
     #: True if the primary key is DEFERRABLE, and so cannot be a replica identity.
     deferrable_key: bool = False
+    #: True if a nondeterministic collation calls different texts of a key's column equal.
+    loose_key: bool = False
     #: The columns of the index that REPLICA IDENTITY USING INDEX names.
     identity_index: tuple[str, ...]
     columns: tuple[str, ...]

@@ -220,11 +220,13 @@ def test_another_spelling_of_what_only_its_server_compares_proves_no_change(
         assert (proved, told) == ((True, False) if kind == "text" else (False, True))
 
 
-def test_a_key_that_a_collation_calls_equal_is_another_text(source_15, record) -> None:
+def test_a_key_that_a_collation_calls_equal_is_another_text(source_15, record, signed_in) -> None:
     ignoring_case = "provider = icu, locale = 'und-u-ks-level2', deterministic = false"
     source_15.run(f"CREATE COLLATION ignoring_case ({ignoring_case})")
     source_15.run("CREATE TABLE person (id text COLLATE ignoring_case PRIMARY KEY, a text)")
     recording = record(source_15)
+    Source.objects.update(conninfo=source_15.dsn)
+    look_at_publications(recording.slot.source)
     source_15.run("INSERT INTO person VALUES ('Ann', 'one')")
     source_15.run("UPDATE person SET id = 'ann', a = 'two' WHERE id = 'ANN'")
     recording.caught_up()
@@ -234,6 +236,10 @@ def test_a_key_that_a_collation_calls_equal_is_another_text(source_15, record) -
         assert [entry.after.values["a"] for entry in history.entries] == ["two", "one"]
     history, now = history_of(recording, "person", id="ANN")
     assert (history.entries, now.exists, now.why) == ([], None, "no change")
+    words = {"slot": str(recording.slot), "table": "public.person", "key": "ANN"}
+    page = spaced(signed_in.get("/rows/", words).text)
+    assert "nothing is missing in between" not in page
+    assert "Its server counts other spellings of a key as equal" in page
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 from replview.store.read.changes.values import ALTERED, same_value
 from replview.store.read.coverage import Coverage, Gap
 from replview.store.read.row_history.as_of import RowState
+from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.history import RowHistory, changed_columns
 from replview.store.read.row_history.replay import HistoryEntry
 from replview.store.read.row_history.shapes import Version
@@ -205,14 +206,10 @@ def sentence_of(
         sentence.since, sentence.last = entries[-1].step.commit_time, entries[0]
     elif history.older is None and history.searched_back_to is None:
         finder = history.finder
-        by_text = finder.table.type_by_text(finder.session)
         proved = coverage.says_no_change() and not finder.is_keyless
-        sentence.no_change = proved and not by_text
+        sentence.why = _other_spellings(finder, coverage) if proved else _missing_proof(coverage)
+        sentence.no_change = not sentence.why
         sentence.since, sentence.until = coverage.vouched_since, coverage.end
-        if proved and by_text:
-            sentence.why = f"A key of type {by_text} is found only as its server writes it."
-        elif not proved:
-            sentence.why = _missing_proof(coverage)
         if sentence.no_change and gaps:
             sentence.gaps = f"Before that, {sentence.gaps.replace('One', 'one')}"
     return sentence
@@ -253,6 +250,15 @@ def _gap_words(gaps: list[Gap]) -> str:
         case [_]:
             return "One gap."
     return f"{len(gaps)} gaps."
+
+
+def _other_spellings(finder: RowFinder, coverage: Coverage) -> str:
+    """Return why the row may have changes under another spelling of the key; empty: it has none."""
+    if type_name := finder.table.type_by_text(finder.session):
+        return f"A key of type {type_name} is found only as its server writes it."
+    if coverage.table is not None and coverage.table.loose_key:
+        return "Its server counts other spellings of a key as equal; only this one was looked up."
+    return ""
 
 
 def _missing_proof(coverage: Coverage) -> str:

@@ -42,6 +42,7 @@ class _Publishing:
     operations: str = ""
     unpublished_columns: tuple[str, ...] = ()
     row_filter: str | None = None
+    loose_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class TableCoverage:
     published_since: dt.datetime | None = None
     #: The last finished baseline.
     baseline: DoneBaseline | None = None
+    #: True if a nondeterministic collation calls different texts of a key's column equal.
+    loose_key: bool = False
 
     @property
     def whole(self) -> bool:
@@ -115,6 +118,7 @@ def table_coverage(
         row_filter=_seen_filter(session, slot, (schema, table), now.row_filter),
         published_since=_published_since(looks),
         baseline=baseline,
+        loose_key=now.loose_key,
     )
 
 
@@ -167,4 +171,5 @@ def _publishing(
     operations = [o for o in OPERATIONS if all(o in entry["operations"] for entry in entries)]
     columns = {name for entry in entries for name in entry["unpublished_columns"]}
     row_filter = next((entry["row_filter"] for entry in entries if entry["row_filter"]), None)
-    return _Publishing(first, last, "".join(operations), tuple(sorted(columns)), row_filter)
+    loose = any(entry.get("loose_key") for entry in entries)
+    return _Publishing(first, last, "".join(operations), tuple(sorted(columns)), row_filter, loose)
