@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from replview.management.fleet import keys
 from replview.management.fleet.alert_overrides import OVERRIDABLE
+from replview.management.fleet.declared_slot import DeclaredSlot
 from replview.management.fleet.faults import FleetFaults
 from replview.management.fleet.reading import parse_fleet, read_fleet
 
@@ -40,6 +40,11 @@ FAULTS = {
     "threshold",
     '[defaults.slot]\nalerts = { poison = "1" }': "poison: it has no threshold",
     "[defaults.slot]\nalerts = { inactive = { off = true } }": "there is no off; known are",
+    "[defaults]\nslot = 3": "line 2, defaults.slot: it must be a table: [defaults.slot]",
+    "source = [3]": "line 1, source: it must be an array of tables: [[source]]",
+    '[defaults]\ndsn = "x"\n[[source]]\nname = "a"': "line 2, defaults.dsn: the DSN is not",
+    '[defaults]\ndsn = "env:ALL"\n[[source]]\nname = "a"\npassword = { env = "SECRET" }':
+    "line 5, source[1].password: the whole DSN is in that variable",
 }  # fmt: skip
 
 
@@ -58,6 +63,34 @@ def test_a_slot_whose_name_is_wrong_is_not_taken_for_one_without() -> None:
         parse_fleet(text)
 
     assert [fault.line for fault in caught.value.faults] == [6]
+
+
+def test_every_fault_is_reported_with_the_line_where_its_key_begins() -> None:
+    text = """
+        [defaults]
+        dsn = "x"
+        slot.wal_buget = "1GB"
+        slot.adopt = 1
+        [[source]]
+        name = "a"
+        [[source.slot]]
+        tables = [
+            "public.",  # both are wrong
+            ".orders",
+        ]
+        wal_budget = "none"
+        """
+    with pytest.raises(FleetFaults) as caught:
+        parse_fleet(text)
+
+    assert [(fault.line, fault.key) for fault in caught.value.faults] == [
+        (3, "defaults.dsn"),
+        (4, "defaults.slot.wal_buget"),
+        (5, "defaults.slot.adopt"),
+        (9, "source[1].slot[1].tables"),
+        (9, "source[1].slot[1].tables"),
+        (13, "source[1].slot[1].wal_budget"),
+    ]
 
 
 def test_defaults_are_taken_unless_a_source_or_slot_says_otherwise() -> None:
@@ -128,7 +161,7 @@ def test_every_key_of_a_slot_is_documented() -> None:
     section = DOCS.read_text().split("### Keys of the file")[1]
     rows = [row for row in section.splitlines() if row.startswith("| `")]
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert told == set(keys.SLOT)
+    assert told == set(DeclaredSlot.model_fields)
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])

@@ -1,195 +1,181 @@
-"""The contents of a fleet file, and the tables and columns that its patterns match.
+"""The tables of a fleet file, a model for each, with the rules between their keys.
 
-An absent key leaves the stored setting unchanged; a new slot gets the default.
+An absent key leaves the stored setting unchanged; a new slot gets the default. A validator sees the
+keys that stand above its own in the model, unless they are invalid. A validator that also runs for
+an absent key gets None, which TOML cannot write.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Literal, LiteralString, Self
 
-from replview.catalog.plan.slot_request import Columns, SlotRequest
-from replview.catalog.problems import SourceProblem
-from replview.catalog.tables import TableFacts, leaves_of
-from replview.catalog.wal_budget import RECORD
-from replview.store.read.mask_rules import glob
+from psycopg import conninfo as libpq
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredSlot:
-    """One ``[[source.slot]]`` with the defaults it inherits."""
-
-    name: str
-    #: The declared values only, by the names in ``keys.SLOT``.
-    values: Mapping[str, Any]
-    line: int
-
-    def get(self, key: str, otherwise: Any = None) -> Any:
-        """Return the declared value of a key, or ``otherwise`` if it is absent."""
-        return self.values.get(key, otherwise)
-
-    def says(self, *keys: str) -> bool:
-        """Return whether any of the keys is declared."""
-        return any(key in self.values for key in keys)
+from replview.acts.sources import name_fault
+from replview.management.fleet.declared_slot import DeclaredSlot, FileContext, SlotDefaults, Table
+from replview.management.fleet.values import (
+    DSN,
+    GrantPatterns,
+    PasswordRef,
+    Text,
+    parse_dsn,
+    parse_password,
+    parse_text,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredSource:
+def _incomplete(text: LiteralString) -> PydanticCustomError:
+    """Return an error of the whole table, for the validator of one of its keys."""
+    return PydanticCustomError("incomplete", text)
+
+
+class Defaults(Table):
+    """``[defaults]``."""
+
+    dsn: DSN = ""
+    password_ref: PasswordRef = Field(default="", validation_alias="password")
+    slot: SlotDefaults = SlotDefaults()
+
+
+class DeclaredSource(Table):
     """One ``[[source]]``. It holds no secret, only the place where the secret is."""
 
-    name: str
+    name: str = Field(default=None, validate_default=True)
+    service: Text = ""
     #: A libpq connection string without a password, ``service=…`` or ``env:NAME``.
-    dsn: str
+    dsn: str = Field(default=None, validate_default=True)
     #: ``env:NAME`` or ``file:/path``; empty if no password is declared.
-    password_ref: str = ""
-    slots: tuple[DeclaredSlot, ...] = ()
-    line: int
+    password_ref: str = Field(default=None, validation_alias="password", validate_default=True)
+    slots: tuple[DeclaredSlot, ...] = Field(default=(), validation_alias="slot")
+
+    def __str__(self) -> str:
+        return f"{self.name or ''}"
+
+    @field_validator("name", mode="plain")
+    @classmethod
+    def _name(cls, value: object) -> str:
+        if value is None:
+            raise _incomplete('it has no name: name = "shop"')
+        if fault := name_fault(name := parse_text(value)):
+            raise ValueError(fault)
+        return name
+
+    @field_validator("dsn", mode="plain")
+    @classmethod
+    def _address(cls, value: object, info: ValidationInfo[FileContext]) -> str:
+        """Return the address in the form that the store keeps, merged with the default one."""
+        own = "" if value is None else parse_dsn(value)
+        if service := info.data.get("service"):
+            if own:
+                raise ValueError("give a dsn or a service, not both")
+            # Merge no defaults: their keywords would override the settings of the service.
+            return libpq.make_conninfo("", service=service)
+        if not own and info.context.default_dsn is None:
+            raise _incomplete('it has no address: dsn = "host=… dbname=… user=…"')
+        shared = info.context.default_dsn or ""
+        if own.startswith("env:") or shared.startswith("env:"):
+            return own or shared
+        merged = {**libpq.conninfo_to_dict(shared), **libpq.conninfo_to_dict(own)}
+        return libpq.make_conninfo("", **merged)
+
+    @field_validator("password_ref", mode="plain")
+    @classmethod
+    def _password(cls, value: object, info: ValidationInfo[FileContext]) -> str:
+        own = "" if value is None else parse_password(value)
+        if info.data.get("dsn", "").startswith("env:"):
+            if own:
+                raise ValueError("the whole DSN is in that variable, password and all")
+            return ""
+        return own if own or info.data.get("service") else info.context.default_password_ref
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredMask:
+def _known_source(name: str, info: ValidationInfo[FileContext]) -> str:
+    if name not in info.context.source_names:
+        raise ValueError(f"there is no [[source]] named {name} here")
+    return name
+
+
+#: The name of a source; empty means every source.
+SourceName = Annotated[Text, AfterValidator(_known_source)]
+
+
+class DeclaredMask(Table):
     """One ``[[mask]]``."""
 
-    #: The name of a source; empty means every source.
-    source: str = ""
-    table: str = "*"
-    column: str = "*"
-    type: str = ""
-    when: str = "ingest"
-    note: str = ""
-    line: int
+    source: SourceName = ""
+    table: Text = "*"
+    column: Text = "*"
+    type: str = Field(default=None, validate_default=True)
+    when: Literal["ingest", "display"] = "ingest"
+    note: Text = ""
 
     def __str__(self) -> str:
         kind = f" of type {self.type}" if self.type else ""
         return f"{self.table}.{self.column}{kind}, {self.source or 'every source'}"
 
+    @field_validator("type", mode="plain")
+    @classmethod
+    def _type(cls, value: object, info: ValidationInfo) -> str:
+        names = info.data.get("table", "?") + info.data.get("column", "?")
+        if value is None and set(names) <= set("*."):
+            raise _incomplete(
+                "it would mask every column there is: name a table, a column or a type"
+            )
+        return "" if value is None else parse_text(value)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredGrant:
+
+class DeclaredGrant(Table):
     """One ``[[grant]]``."""
 
-    #: ``user`` or ``group``.
-    kind: str
-    #: The name of the user or group.
-    holder: str
-    #: The name of a source; empty means every source.
-    source: str = ""
+    user: Text = ""
+    group: str = Field(default=None, validate_default=True)
+    source: SourceName = ""
     #: Table patterns; empty means all tables.
-    tables: tuple[str, ...] = ()
+    tables: GrantPatterns = ()
 
     def __str__(self) -> str:
         return f"{self.kind} {self.holder} on {self.source or 'every source'}"
 
+    @property
+    def kind(self) -> str:
+        """Return ``user`` or ``group``."""
+        return "user" if self.user else "group"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredFleet:
+    @property
+    def holder(self) -> str:
+        """Return the name of the user or group."""
+        return self.user or self.group
+
+    @field_validator("group", mode="plain")
+    @classmethod
+    def _user_or_group(cls, value: object, info: ValidationInfo) -> str:
+        group = "" if value is None else parse_text(value)
+        if "user" in info.data and bool(info.data["user"]) == bool(group):
+            raise _incomplete('it must name either a user or a group, such as group = "viewer"')
+        return group
+
+
+class DeclaredFleet(Table):
     """Everything that a fleet file declares."""
 
-    #: The file's name without its folder.
-    name: str = "fleet.toml"
-    sources: tuple[DeclaredSource, ...] = ()
-    masks: tuple[DeclaredMask, ...] = ()
-    grants: tuple[DeclaredGrant, ...] = ()
-    #: True when the file declares mask rules; otherwise ``--prune`` leaves stored rules alone.
-    has_masks: bool = field(default=False)
+    defaults: Defaults = Defaults()
+    sources: tuple[DeclaredSource, ...] = Field(default=(), validation_alias="source")
+    masks: tuple[DeclaredMask, ...] = Field(default=(), validation_alias="mask")
+    grants: tuple[DeclaredGrant, ...] = Field(default=(), validation_alias="grant")
+    _name: str = PrivateAttr("fleet.toml")
 
+    @property
+    def name(self) -> str:
+        """Return the file's name without its folder."""
+        return self._name
 
-def request_of(declared: DeclaredSlot, tables: list[TableFacts]) -> SlotRequest:
-    """Return the request that creates the slot. Raises ``SourceProblem`` for unknown tables."""
-    get = declared.get
-    # Any protect value makes the plan choose a budget: leave "record" out if the file says "none".
-    no_budget = declared.says("wal_budget") and get("wal_budget") is None
-    return SlotRequest(
-        slot_name=declared.name,
-        publications=get("publications", ()),
-        tables=chosen_names(declared, tables),
-        all_tables=get("all_tables", False),
-        exclude=columns_matching(get("exclude_columns", ()), tables),
-        mask=columns_matching(get("mask_columns", ()), tables),
-        two_phase=get("two_phase", True),
-        adopt=get("adopt", False),
-        failover=get("failover", False),
-        wal_budget_bytes=get("wal_budget"),
-        protect="" if no_budget and get("protect") == RECORD else get("protect", ""),
-        heartbeat_seconds=get("heartbeat"),
-    )
+    @property
+    def has_masks(self) -> bool:
+        """Return whether the file declares mask rules; if not, ``--prune`` leaves stored rules."""
+        return "masks" in self.model_fields_set
 
-
-def chosen_names(declared: DeclaredSlot, tables: list[TableFacts]) -> tuple[str, ...]:
-    """Return the chosen tables as ``schema.table``; empty means all tables."""
-    patterns, except_patterns = declared.get("tables", ("*",)), declared.get("except_tables", ())
-    if patterns == ("*",) and not except_patterns:
-        return ()
-    matching = tables_matching(patterns, tables)
-    excluded_oids = {
-        table.oid
-        for table in matching
-        if any(matches_table(pattern, table) for pattern in except_patterns)
-    }
-    # Excluding a partitioned table excludes its partitions.
-    excluded_oids |= {
-        leaf.oid
-        for table in matching
-        if table.oid in excluded_oids
-        for leaf in leaves_of(table, tables)
-    }
-    chosen = tuple(table.text for table in matching if table.oid not in excluded_oids)
-    # Return the patterns themselves if nothing is chosen: an empty result would mean all tables.
-    return chosen or tuple(patterns)
-
-
-def tables_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> list[TableFacts]:
-    """Return the tables that any of the patterns matches.
-
-    Raises ``SourceProblem`` for a name without ``*`` that is no table. A pattern with ``*`` may
-    match nothing, because many databases share it.
-    """
-    all_tables = list(tables)
-    tables_by_oid: dict[int, TableFacts] = {}
-    for pattern in patterns:
-        matching = [table for table in all_tables if matches_table(pattern, table)]
-        if not matching and "*" not in pattern:
-            raise SourceProblem(
-                "no_such_table",
-                f"there is no permanent table {pattern} (views, foreign, temporary and "
-                "unlogged tables cannot be published)",
-                "Correct tables in the file; names are written as in the catalog",
-            )
-        tables_by_oid |= {table.oid: table for table in matching}
-    return list(tables_by_oid.values())
-
-
-def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> Columns:
-    """Return the matching columns as ``{(schema, table): columns}``.
-
-    Raises ``SourceProblem`` for a name without ``*`` that is no column.
-    """
-    all_tables = list(tables)
-    columns: dict[tuple[str, str], frozenset[str]] = {}
-    for text in patterns:
-        table_pattern, _, column_pattern = text.rpartition(".")
-        has_match = False
-        for table in all_tables:
-            if not matches_table(table_pattern, table):
-                continue
-            names = frozenset(
-                name for name in table.columns if glob(column_pattern).fullmatch(name)
-            )
-            if names:
-                has_match = True
-                key = table.key
-                columns[key] = columns.get(key, frozenset()) | names
-        if not has_match and "*" not in text:
-            remedy = "Correct exclude_columns or mask_columns: schema.table.column"
-            raise SourceProblem("no_such_column", f"there is no column {text}", remedy)
-    return columns
-
-
-def matches_table(pattern: str, table: TableFacts) -> bool:
-    """Return whether the pattern matches the table.
-
-    ``*`` matches every table; any other pattern without a dot means the schema ``public``.
-    """
-    if pattern == "*":
-        return True
-    full_pattern = pattern if "." in pattern else f"public.{pattern}"
-    return glob(full_pattern).fullmatch(str(table)) is not None
+    def named(self, name: str) -> Self:
+        """Return the fleet with this name of its file."""
+        fleet = self.model_copy()
+        fleet._name = name
+        return fleet

@@ -1,85 +1,34 @@
 """The faults of a fleet file: the line, the key, and what to write instead."""
 
 import difflib
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-Path = tuple[str | int, ...]
-_HEADING = re.compile(r"\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(
-    r"\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+))*)\s*=(.*)$"
-)
-_PART = re.compile(r"[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*'")
-_STRINGS = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\])*\"|'[^']*'|#.*$")
+from pydantic_core import ErrorDetails
 
+from replview.management.fleet import declared
+from replview.management.fleet.declared_slot import DeclaredSlot, SlotDefaults, Table
+from replview.management.fleet.key_lines import KeyLines, KeyPath
 
-class Places:
-    """The line numbers of the keys in a TOML file, which ``tomllib`` does not report.
-
-    Only headings and keys at the beginning of a line are found. A key inside an array or an inline
-    table gets the line of the outer key.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._lines: dict[Path, int] = {}
-        #: Number of tables that each array of tables has so far.
-        self._counts: dict[Path, int] = {}
-        self._scan(text.splitlines())
-
-    def line_of(self, path: Sequence[str | int]) -> int:
-        """Return the line of the key, or of the nearest table or key that contains it."""
-        parts = (tuple(path[:length]) for length in range(len(path), 0, -1))
-        return next((self._lines[part] for part in parts if part in self._lines), 1)
-
-    def _scan(self, lines: list[str]) -> None:
-        heading_path: Path = ()
-        depth, multiline = 0, ""
-        for number, line in enumerate(lines, 1):
-            if multiline:
-                if multiline in line:
-                    multiline = ""
-                continue
-            if depth:
-                depth += _depth(line)
-                continue
-            if heading := _HEADING.match(line):
-                heading_path = self._open(heading[2], array=heading[1] == "[[")
-                self._lines.setdefault(heading_path, number)
-            elif key := _KEY.match(line):
-                self._lines.setdefault(heading_path + tuple(_parts(key[1])), number)
-                # The quotes of a string that continues on the next line.
-                without_strings = _STRINGS.sub("", key[2])
-                multiline = next(
-                    (quotes for quotes in ('"""', "'''") if quotes in without_strings), ""
-                )
-                depth = 0 if multiline else max(0, _depth(key[2]))
-
-    def _open(self, heading: str, *, array: bool) -> Path:
-        """Return the path of a heading; an array of tables means its newest table."""
-        path: Path = ()
-        parts = _parts(heading)
-        for position, part in enumerate(parts):
-            path += (part,)
-            if array and position == len(parts) - 1:
-                self._counts[path] = self._counts.get(path, 0) + 1
-            if path in self._counts:
-                path += (self._counts[path] - 1,)
-        return path
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip("\"'") for part in _PART.findall(text)]
-
-
-def _depth(text: str) -> int:
-    without_strings = _STRINGS.sub("", text)
-    return (
-        without_strings.count("[")
-        + without_strings.count("{")
-        - without_strings.count("]")
-        - without_strings.count("}")
-    )
+#: The model of each table in the file, by its heading.
+_MODELS: dict[str, type[Table]] = {
+    "": declared.DeclaredFleet,
+    "defaults": declared.Defaults,
+    "defaults.slot": SlotDefaults,
+    "source": declared.DeclaredSource,
+    "source.slot": DeclaredSlot,
+    "mask": declared.DeclaredMask,
+    "grant": declared.DeclaredGrant,
+}
+_LIST = 'it must be a list of texts, such as ["public.orders"]'
+#: The words for Pydantic's own errors, by their type.
+_TEXTS = {
+    "bool_type": "it must be true or false",
+    "literal_error": "it must be {expected}",
+    "string_too_short": _LIST,
+    "string_type": _LIST,
+    "tuple_type": _LIST,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,33 +52,43 @@ class FleetFaults(Exception):
         self.faults = tuple(faults)
 
 
-class Faults:
-    """A collector of faults while a file is read."""
-
-    def __init__(self, places: Places) -> None:
-        self.line_of = places.line_of
-        self.found: list[Fault] = []
-
-    def add(self, path: Sequence[str | int], text: str) -> None:
-        """Add a fault of the key at this path."""
-        self.found.append(Fault(self.line_of(path), _dotted(path), text))
-
-    def unknown(self, path: Sequence[str | int], known: Iterable[str]) -> None:
-        """Add a fault for an unknown key, and name the most similar known key."""
-        names = sorted(known)
-        similar = difflib.get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
-        hint = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(names)}"
-        self.add(path, f"there is no such key; {hint}")
-
-    def check(self) -> None:
-        """Raise ``FleetFaults`` if there are any faults, sorted by line."""
-        if self.found:
-            raise FleetFaults(sorted(self.found, key=lambda fault: fault.line))
-
-
-def _dotted(path: Sequence[str | int]) -> str:
-    """Return the path as text, such as ``source[2].slot[1].name``, counted from one."""
-    text = ""
+def fault_at(path: KeyPath, text: str, lines: KeyLines) -> Fault:
+    """Return the fault of the key at this path, whose name counts from one: ``source[2].name``."""
+    key = ""
     for part in path:
-        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+        key += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if key else part
+    return Fault(lines.line_of(path), key, text)
+
+
+def fault_of(error: ErrorDetails, lines: KeyLines) -> Fault:
+    """Return an error of the models as a fault, whose text does not repeat the value."""
+    path, kind, values = error["loc"], error["type"], error.get("ctx", {})
+    if is_element := isinstance(path[-1], int):
+        path = path[:-1]  # the list is at fault
+    heading = _heading(path)
+    if kind == "extra_forbidden":
+        text = _unknown(str(path[-1]), _MODELS[_heading(path[:-1])])
+    elif kind == "incomplete":
+        path, text = path[:-1], error["msg"]
+    elif kind == "value_error":
+        text = str(values["error"])
+    elif kind == "model_type" and not is_element:
+        text = f"it must be a table: [{heading}]"
+    elif heading in _MODELS:
+        text = f"it must be an array of tables: [[{heading}]]"
+    else:
+        text = _TEXTS[kind].format_map(values)
+    return fault_at(path, text, lines)
+
+
+def _heading(path: KeyPath) -> str:
+    return ".".join(part for part in path if isinstance(part, str))
+
+
+def _unknown(key: str, model: type[Table]) -> str:
+    """Return the text for an unknown key, which names the most similar known key."""
+    fields = model.model_fields.items()
+    names = sorted(str(field.validation_alias or name) for name, field in fields)
+    similar = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    hint = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(names)}"
+    return f"there is no such key; {hint}"

@@ -21,7 +21,8 @@ from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.tables import TableFacts
 from replview.catalog.wal_budget import size_words
-from replview.management.fleet.declared import DeclaredSlot, chosen_names, columns_matching
+from replview.management.fleet.declared_slot import DeclaredSlot
+from replview.management.fleet.matching import chosen_names, columns_matching
 from replview.management.fleet.plans import BY, Item
 from replview.store.models import Slot
 from replview.store.retention.forecast import loss_of
@@ -74,14 +75,14 @@ def _check_fixed(
         f"Remove it ('replview slot remove {item.name.replace('/', ' ')}', which deletes its "
         "record) and apply again, or write in the file what it is"
     )
-    if declared.says("failover") and bool(facts.failover) != declared.get("failover"):
-        if facts.failover is None and not declared.get("failover"):
+    if declared.says("failover") and bool(facts.failover) != declared.failover:
+        if facts.failover is None and not declared.failover:
             return
         verb = "is" if facts.failover else "is not"
         cause = f"the slot {verb} one that survives a failover, and that is not changed in place"
         item.refuse(SourceProblem("fixed", cause, remedy))
     if declared.says("two_phase") and facts.two_phase is not None:
-        request = SlotRequest(slot_name=declared.name, two_phase=declared.get("two_phase"))
+        request = SlotRequest(slot_name=declared.name, two_phase=declared.two_phase)
         expected, _ = two_phase_of(request, server, failover=bool(facts.failover))
         if expected != facts.two_phase:
             verb = "is" if facts.two_phase else "is not"
@@ -101,9 +102,9 @@ def _compare_tables(
         if publication.name in made_names
     ]
     is_all_tables = any(publication.all_tables for publication in own_publications)
-    if is_all_tables and (declared.get("all_tables") or chosen_names(declared, tables) == ()):
+    if is_all_tables and (declared.all_tables or chosen_names(declared, tables) == ()):
         return
-    if declared.get("all_tables") and not is_all_tables:
+    if declared.all_tables and not is_all_tables:
         remedy = 'Write tables = ["*"]: new tables join when the file is applied again'
         cause = "its publication is not FOR ALL TABLES, and is not made so in place"
         item.refuse(SourceProblem("fixed", cause, remedy))
@@ -184,7 +185,7 @@ def _compare_budget(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
 def _compare_running(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
     if not declared.says("running"):
         return
-    desired = Slot.Desired.RUNNING if declared.get("running") else Slot.Desired.STOPPED
+    desired = Slot.Desired.RUNNING if declared.running else Slot.Desired.STOPPED
     if slot.desired == desired:
         return
     item.change("receiving", slot.desired, desired)
@@ -200,8 +201,8 @@ def compare_columns(
     """Note differing column rules and how they change. Raises ``SourceProblem``."""
     if not declared.says("exclude_columns", "mask_columns"):
         return
-    exclude = columns_matching(declared.get("exclude_columns", ()), tables)
-    mask = columns_matching(declared.get("mask_columns", ()), tables)
+    exclude = columns_matching(declared.exclude_columns, tables)
+    mask = columns_matching(declared.mask_columns, tables)
     request = SlotRequest(slot_name=slot.name, exclude=exclude, mask=mask)
     # An excluded column would also be missing from the keys that contain it.
     check_columns(request, tables, _updated_tables(connection, slot, tables))

@@ -16,8 +16,10 @@ from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.problems import SourceProblem
 from replview.catalog.tables import TableFacts, read_tables
 from replview.jobs import baselines
-from replview.management.fleet.alert_overrides import compare_alerts
-from replview.management.fleet.declared import DeclaredSlot, DeclaredSource, request_of
+from replview.management.fleet.alert_diff import compare_alerts
+from replview.management.fleet.declared import DeclaredSource
+from replview.management.fleet.declared_slot import DeclaredSlot
+from replview.management.fleet.matching import request_of
 from replview.management.fleet.plans import BY, KEYS, Item, Verdict
 from replview.management.fleet.slot_diff import plan_kept, wanted_keeping
 from replview.store.dsn import full_conninfo
@@ -148,18 +150,16 @@ def _plan_slot(
 
     def make(say: Callable[[str], Any]) -> None:
         stored = Source.objects.get(name=declared.name)
-        running = declared_slot.get("running", True)
-        new_slot = make_slot(stored, full_conninfo(stored), plan, say, stopped=not running,
-                             options=declared_slot.get("options", {}),
-                             interface=declared_slot.get("interface", "walsender"),
-                             keep_aborted=declared_slot.get("keep_aborted", False),
-                             stop=stop)  # fmt: skip
+        new_slot = make_slot(stored, full_conninfo(stored), plan, say,
+                             stopped=not declared_slot.running, options=declared_slot.options,
+                             interface=declared_slot.interface,
+                             keep_aborted=declared_slot.keep_aborted, stop=stop)  # fmt: skip
         act, verb = ("create", "created") if plan.owned else ("adopt", "adopted")
         note_slot(new_slot, act, f"The slot was {verb}.", by=BY,
                   statements=[str(step) for step in plan.statements])  # fmt: skip
         if (keeping := wanted_keeping(new_slot, declared_slot)) is not None:
             change_keeping(new_slot, keeping, by=BY)
-        if declared_slot.get("baseline") and new_slot.plugin == "pgoutput":
+        if declared_slot.baseline and new_slot.plugin == "pgoutput":
             _ask_for_baselines(new_slot)
 
     item.acts.append(make)
