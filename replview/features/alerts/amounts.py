@@ -2,10 +2,22 @@
 
 import math
 import re
+from enum import StrEnum
 
-from replview.features.alerts.kinds import Unit
 from replview.text.formats import NO_BREAK, UNITS, age_words, bytes_words
 from replview.text.problem import CodedProblem
+
+
+class Unit(StrEnum):
+    """The unit of a rule's threshold and of the measured values."""
+
+    BYTES = "bytes"
+    #: A fraction from 0 to 1.
+    SHARE = "share"
+    SECONDS = "seconds"
+    #: 1 if the condition is true, else 0; such a rule has no threshold.
+    YES_NO = "yes_no"
+
 
 _SIZE_POWERS = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4, "pb": 5}
 _UNIT_SECONDS = {

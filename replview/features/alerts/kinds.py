@@ -3,21 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from replview.features.alerts.amounts import Unit
 from replview.store.models import AlertRule
 from replview.store.receiver_workers import SLOTS_PER_WORKER
 
 _K = AlertRule.Kind
-
-
-class Unit(StrEnum):
-    """The unit of a rule's threshold and of the measured values."""
-
-    BYTES = "bytes"
-    #: A fraction from 0 to 1.
-    SHARE = "share"
-    SECONDS = "seconds"
-    #: 1 if the condition is true, else 0; such a rule has no threshold.
-    YES_NO = "yes_no"
 
 
 class Subject(StrEnum):

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 from django.db.models import Count, Q
 from django.urls import reverse
 
-from replview.features.alerts.amounts import amount_words
-from replview.features.alerts.kinds import AlertKind, Unit, kind_of
+from replview.features.alerts.amounts import Unit, amount_words
+from replview.features.alerts.kinds import AlertKind, kind_of
 from replview.features.alerts.messages import cleared_sentence
 from replview.health.states import Level
 from replview.store.models import Alert, AlertRule

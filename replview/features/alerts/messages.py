@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from replview.features.alerts.amounts import amount_words
-from replview.features.alerts.kinds import KINDS, Unit, kind_of
+from replview.features.alerts.amounts import Unit, amount_words
+from replview.features.alerts.kinds import KINDS, kind_of
 from replview.health.conditions import BY_IDLE, BY_SERVER
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Webhook
 from replview.store.receiver_workers import SLOTS_PER_WORKER

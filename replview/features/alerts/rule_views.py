@@ -13,52 +13,24 @@ from django.utils import timezone
 from replview.access.guard import NeedsRole
 from replview.access.page import GET, GET_POST, OF_RULE, OPERATOR, POST, VIEWER, page
 from replview.access.rights import Role
-from replview.features.alerts.amounts import AmountProblem, exact_words, parse_amount
+from replview.features.alerts.amount_field import EXAMPLES, AmountField
+from replview.features.alerts.amounts import Unit
 from replview.features.alerts.built_in import ensure, original, own_rule
-from replview.features.alerts.kinds import KINDS, Unit, kind_of
+from replview.features.alerts.kinds import KINDS, kind_of
 from replview.features.alerts.lines import RuleRow, out_of_reach, rule_rows
 from replview.features.alerts.trial_chart import TrialView, trial_view
 from replview.store.models import AlertRule, WatchedSlot
 from replview.store.write.access_record import Action, note
-from replview.text.parsing import clean_text
 from replview.ui.params import Params
 
 _PATTERNS_LIMIT = 200
 _PATTERN_LENGTH_LIMIT = 130
 _NAME_NEEDED = "Give it a name of at most 100 characters"
-_EXAMPLES = {
-    Unit.BYTES: "like 10 GB",
-    Unit.SHARE: "like 90 %",
-    Unit.SECONDS: "like 30 s, 5 min, 6 h",
-    Unit.YES_NO: "",
-}
 #: Maps form fields to fields of the rule with another name.
 _RULE_FIELDS = {"hold": "hold_seconds", "clear": "clear_seconds"}
 #: Fields of the form that come from the rule, besides the tables.
 _FORM_FIELDS = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear")
 _SLOTS_OFFERED = 500
-
-
-class AmountField(forms.CharField):
-    """A form field for an amount such as ``10 GB`` or ``5 min``; empty input is None."""
-
-    def __init__(self, unit: Unit, label: str, hint: str, *, required: bool = False) -> None:
-        super().__init__(label=label, help_text=hint, required=required)
-        self.unit = unit
-
-    def prepare_value(self, value: float | str | None) -> str:
-        """Return the value as text that parses back to the same value."""
-        return value if isinstance(value, str) else exact_words(value, self.unit)
-
-    def clean(self, value: str | None) -> float | None:
-        """Return the amount in the field's unit. Raises ``ValidationError``."""
-        text = clean_text(value, 60)
-        if not text and not self.required:
-            return None
-        try:
-            return parse_amount(text, self.unit)
-        except AmountProblem as error:
-            raise forms.ValidationError(str(error)) from None
 
 
 class RuleForm(forms.Form):
@@ -80,7 +52,7 @@ class RuleForm(forms.Form):
         unit, below = self.kind.unit, self.kind.below
         if unit != Unit.YES_NO:
             self.fields["threshold"] = AmountField(
-                unit, "Fires below" if below else "Fires from", _EXAMPLES[unit], required=True
+                unit, "Fires below" if below else "Fires from", EXAMPLES[unit], required=True
             )
             self.fields["clear_threshold"] = AmountField(
                 unit, "Over from" if below else "Over below", "empty: at the same value"

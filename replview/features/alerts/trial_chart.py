@@ -3,8 +3,8 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from replview.features.alerts.amounts import amount_words
-from replview.features.alerts.kinds import Unit, kind_of
+from replview.features.alerts.amounts import Unit, amount_words
+from replview.features.alerts.kinds import kind_of
 from replview.features.alerts.trial import Episode, RuleTrial, try_rule
 from replview.store.models import (
     AlertRule,

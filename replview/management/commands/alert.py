@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.features.alerts import built_in
-from replview.features.alerts.amounts import amount_words, parse_amount
-from replview.features.alerts.kinds import Unit, kind_of
+from replview.features.alerts.amounts import Unit, amount_words, parse_amount
+from replview.features.alerts.kinds import kind_of
 from replview.features.alerts.lines import condition_words
 from replview.features.alerts.trial import try_rule
 from replview.management.instance import Actions, InstanceCommand, find_source

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from replview.features.alerts import built_in
-from replview.features.alerts.amounts import parse_amount
-from replview.features.alerts.kinds import KINDS, AlertKind, Unit
+from replview.features.alerts.amounts import Unit, parse_amount
+from replview.features.alerts.kinds import KINDS, AlertKind
 from replview.store.models import AlertRule
 
 #: Built-in rules that a slot may replace by a rule of its own, by their names in the file.
