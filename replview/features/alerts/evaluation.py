@@ -16,7 +16,8 @@ from django.db import transaction
 
 from replview.features.alerts import built_in, messages, schema_changes
 from replview.features.alerts.kinds import kind_of
-from replview.features.alerts.measures import Measured, Measures
+from replview.features.alerts.measured import Measured
+from replview.features.alerts.measures import Measures
 from replview.features.alerts.messages import fired_message
 from replview.features.alerts.snapshot import StoreSnapshot
 from replview.store import instance_settings

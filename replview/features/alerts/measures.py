@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from replview.features.alerts.measured import Measured
 from replview.features.alerts.snapshot import StoreSnapshot
 from replview.health import conditions
 from replview.health.findings_received import recent_lapse, waits_for_worker
@@ -22,30 +23,11 @@ _K = AlertRule.Kind
 _CONNECTING_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """The measured value of a subject at one moment."""
-
-    #: ``slot:12``, ``source:3``, ``store`` or ``relation:7``.
-    subject: str
-    #: The measured value in the kind's unit; None is unknown.
-    value: float | None
-    #: The subject's name in messages.
-    name: str
-    source_id: int | None = None
-    #: Id of a ``WatchedSlot``.
-    slot_id: int | None = None
-    #: Further values that an alert stores; never values of the source's tables.
-    detail: dict[str, Any] = field(default_factory=dict)
-    #: True when the value is only for a rule of this slot alone.
-    only_own_rule: bool = False
-
-
 def of_slots(kind: str, snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield what ``health.conditions`` measures of existing slots that are not lost."""
     watched_slots = [
         watched
-        for watched in _existing_slots(snapshot)
+        for watched in snapshot.existing_slots
         if conditions.concerns(kind, watched, own_rule=True)
     ]
     for watched in watched_slots:
@@ -117,7 +99,7 @@ def slot_lost(snapshot: StoreSnapshot) -> Iterator[Measured]:
 
 def unsafe_failover(snapshot: StoreSnapshot) -> Iterator[Measured]:
     """Yield for each failover slot 1 if its server does not wait for standbys, else 0."""
-    for watched in _existing_slots(snapshot):
+    for watched in snapshot.existing_slots:
         look = snapshot.looks.get(watched.source_id)
         if watched.facts.get("failover") is not True or watched.facts.get("synced") is True:
             continue
@@ -125,15 +107,6 @@ def unsafe_failover(snapshot: StoreSnapshot) -> Iterator[Measured]:
         holders = (look.holders or {}) if look is not None and fresh else {}
         names = (holders.get("failover_settings") or {}).get("synchronized_standby_slots")
         yield _measured_slot(watched, None if names is None else float(not str(names).strip()))
-
-
-def _existing_slots(snapshot: StoreSnapshot) -> Iterator[WatchedSlot]:
-    """Yield the slots that exist and are not lost."""
-    for watched in snapshot.slots:
-        if watched.gone_at is None and not conditions.lost_reason(
-            watched.facts, watched.source.server_version
-        ):
-            yield watched
 
 
 def _is_fresh(snapshot: StoreSnapshot, watched: WatchedSlot) -> bool:

@@ -1,46 +1,19 @@
 """The state of the store at one moment; each part is read once, for all rules."""
 
 import datetime as dt
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from django.db.models import Max
 
+from replview.health.conditions import lost_reason
 from replview.health.queries import SlotRates, read_full_workers, read_paces
 from replview.health.source_state import stale_after
-from replview.store.django_session import rows
 from replview.store.models import Slot, Source, SourceLook, SourceSample, WatchedSlot
 from replview.store.same_server import one_a_server, one_a_slot
 
-_PAST_SAMPLES_SQL = """
-SELECT DISTINCT ON (slot_id, date_bin(%(bin)s, sampled_at, %(since)s))
-       slot_id, sampled_at, retained_wal_bytes, unconfirmed_wal_bytes, safe_wal_bytes, wal_status,
-       active, replay_lag_seconds, detail->>'invalidation_reason', detail->>'inactive_since'
-  FROM slot_sample
- WHERE sampled_at >= %(since)s AND sampled_at <= %(until)s AND slot_id = ANY(%(slots)s)
- ORDER BY slot_id, date_bin(%(bin)s, sampled_at, %(since)s), sampled_at DESC
-"""
-#: Names of the columns of ``_PAST_SAMPLES_SQL``, spelled like in PostgreSQL's catalog.
-_SAMPLE_COLUMNS = (
-    "slot_id", "at", "retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size", "wal_status",
-    "active", "replay_lag_seconds", "invalidation_reason", "inactive_since",
-)  # fmt: skip
 #: Age of the oldest samples in which a source's last answer is searched.
 _REACHED_WITHIN = dt.timedelta(days=7)
-
-
-def past_samples(
-    slot_ids: Collection[int], since: dt.datetime, until: dt.datetime, interval: dt.timedelta
-) -> Iterator[dict[str, Any]]:
-    """Yield samples of these slots, oldest first per slot, at most one per ``interval``."""
-    params: dict[str, Any] = {"bin": interval, "since": since, "until": until}
-    params["slots"] = list(slot_ids)
-    return (
-        dict(zip(_SAMPLE_COLUMNS, values, strict=True))
-        for values in rows(_PAST_SAMPLES_SQL, params)
-    )
 
 
 @dataclass
@@ -65,6 +38,15 @@ class StoreSnapshot:
         A slot that several sources lead to occurs once.
         """
         return self._slots_once[0]
+
+    @cached_property
+    def existing_slots(self) -> list[WatchedSlot]:
+        """Return the slots that exist and are not lost."""
+        return [
+            slot
+            for slot in self.slots
+            if slot.gone_at is None and not lost_reason(slot.facts, slot.source.server_version)
+        ]
 
     @cached_property
     def also_seen_as(self) -> dict[int, list[str]]:

@@ -4,19 +4,16 @@ import datetime as dt
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from replview.features.alerts.evaluation import advance, begin, worse
 from replview.features.alerts.kinds import kind_of
+from replview.features.alerts.measured import Episode, MeasuredPoint, MeasuredSeries
+from replview.features.alerts.past_slots import past_observations
 from replview.features.alerts.schema_changes import matches
-from replview.features.alerts.snapshot import past_samples
 from replview.health.conditions import (
-    GROWTH_LEAST,
-    GROWTH_WINDOWS,
     MEASURES,
     Observation,
     concerns,
-    growth_of,
     unread_seconds,
 )
 from replview.store.models import (
@@ -30,10 +27,6 @@ from replview.store.models import (
     WatchedSlot,
 )
 
-#: Approximate maximum of rows that are read; with many slots, fewer samples per slot are read.
-_ROWS_LIMIT = 100_000
-SampleRow = dict[str, Any]
-MeasuredPoint = tuple[dt.datetime, float | None]
 TrialMeasure = Callable[[WatchedSlot, Observation], float | None]
 #: Samples do not contain the receiver's state: an inactive slot counts as without a receiver.
 _SLOT_MEASURES: dict[str, TrialMeasure] = {**MEASURES, AlertRule.Kind.RECEIVER_DOWN: unread_seconds}
@@ -48,14 +41,6 @@ TRIED = {*_SLOT_MEASURES, *_SOURCE_COLUMNS}
 WINDOW = dt.timedelta(hours=1)
 _K = AlertRule.Kind
 _EVENTS_LIMIT = 500
-
-
-@dataclass
-class MeasuredSeries:
-    """The measured values of one subject, oldest first."""
-
-    name: str
-    points: list[MeasuredPoint] = field(default_factory=list)
 
 
 def read_past(
@@ -74,51 +59,13 @@ def read_past(
 def _slot_series(
     measure: TrialMeasure, slots: list[WatchedSlot], since: dt.datetime, until: dt.datetime
 ) -> list[MeasuredSeries]:
-    seconds = (until - since).total_seconds()
-    seconds_apart = max(1.0, len(slots) * seconds / _ROWS_LIMIT)
-    by_slot: dict[int, list[SampleRow]] = {slot.pk: [] for slot in slots}
-    for row in past_samples(list(by_slot), since, until, dt.timedelta(seconds=seconds_apart)):
-        by_slot[row["slot_id"]].append(row)
     return [
         MeasuredSeries(
             f"{slot.source.name}/{slot.name}",
-            [
-                (observation.at, measure(slot, observation))
-                for observation in _observations(by_slot[slot.pk])
-            ],
+            [(observation.at, measure(slot, observation)) for observation in observations],
         )
-        for slot in slots
-        if by_slot[slot.pk]
+        for slot, observations in past_observations(slots, since, until)
     ]
-
-
-def _observations(rows: list[SampleRow]) -> Iterator[Observation]:
-    """Yield the samples of one slot, oldest first, with growth and inactivity added."""
-    first, since = dict.fromkeys(GROWTH_WINDOWS, 0), None
-    for row in rows:
-        for window in GROWTH_WINDOWS:
-            while row["at"] - rows[first[window]]["at"] > window:
-                first[window] += 1
-        if row["active"]:
-            since = None
-        elif row["active"] is False:
-            # Take the server's time, or the first sample in which the slot was inactive.
-            reported = row["inactive_since"]
-            since = since or (dt.datetime.fromisoformat(reported) if reported else row["at"])
-        yield Observation(
-            at=row["at"],
-            facts=row,
-            inactive_since=since,
-            growth=growth_of([_growth(rows[first[window]], row) for window in GROWTH_WINDOWS]),
-        )
-
-
-def _growth(older: SampleRow, row: SampleRow) -> float | None:
-    span: dt.timedelta = row["at"] - older["at"]
-    before, after = older["retained_wal_bytes"], row["retained_wal_bytes"]
-    if span < GROWTH_LEAST or before is None or after is None:
-        return None
-    return float(after - before) / span.total_seconds()
 
 
 def _source_series(column: str, since: dt.datetime, until: dt.datetime) -> list[MeasuredSeries]:
@@ -142,17 +89,6 @@ def _silent_for(silent_since: dict[int, dt.datetime], sample: SourceSample) -> f
         return 0.0
     since = silent_since.setdefault(sample.source_id, sample.sampled_at)
     return (sample.sampled_at - since).total_seconds()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
-    """A period in which the rule would have fired."""
-
-    name: str
-    fired_at: dt.datetime
-    #: None if the alert would still be firing.
-    cleared_at: dt.datetime | None
-    worst: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

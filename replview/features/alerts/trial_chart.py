@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from replview.features.alerts.amounts import Unit, amount_words
 from replview.features.alerts.kinds import kind_of
-from replview.features.alerts.trial import Episode, RuleTrial, try_rule
+from replview.features.alerts.measured import Episode
+from replview.features.alerts.trial import RuleTrial, try_rule
 from replview.store.models import (
     AlertRule,
 )
