@@ -6,14 +6,14 @@ The functions run no queries.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
 from replview.health.states import SlotReading
-from replview.store.models import AlertRule, Slot, Source, WatchedSlot
+from replview.store.models import Slot, Source, WatchedSlot
 from replview.text.formats import age_words, bytes_words
 
 #: Windows over which growth is measured. They differ because a checkpoint, which causes much WAL,
@@ -32,7 +32,6 @@ _IDLE_FORECAST_FROM = 0.5
 #: A connected reader with less WAL than this to confirm has a lag of 0: a walsender that has
 #: nothing to measure reports no lag.
 _CAUGHT_UP_BYTES = 16 << 20
-_K = AlertRule.Kind
 
 #: The limits that end a slot, as sentences and alerts name them.
 BY_SERVER, BY_BUDGET = "max_slot_wal_keep_size", "its WAL budget"
@@ -393,31 +392,3 @@ def unread_seconds(slot: WatchedSlot, observation: Observation) -> float | None:
     if active is False and observation.inactive_since is not None:
         return max((observation.at - observation.inactive_since).total_seconds(), 0.0)
     return 0.0 if active is True else None
-
-
-#: The function that measures a slot for each kind of rule, in the kind's unit.
-MEASURES: dict[str, Callable[[WatchedSlot, Observation], float | None]] = {
-    _K.RETAINED_WAL: retained_bytes,
-    _K.RETAINED_SHARE: retained_share,
-    _K.TIME_TO_LOSS: seconds_to_loss,
-    _K.LAG: lag_seconds,
-    _K.SLOT_LOST: lost,
-    _K.SLOT_INACTIVE: unread_seconds,
-}
-
-
-def concerns(kind: str, slot: WatchedSlot, *, own_rule: bool) -> bool:
-    """Return whether a kind of rule applies to this slot.
-
-    ``own_rule`` says that the rule was made for this slot alone.
-    """
-    if kind == _K.RECEIVER_DOWN:
-        return slot.slot is not None
-    if kind in (_K.RETAINED_WAL, _K.RETAINED_SHARE):
-        limited = share_limit_bytes(slot) is not None
-        return limited if kind == _K.RETAINED_SHARE else own_rule or not limited
-    if kind == _K.TIME_TO_LOSS:
-        by_wal = limit_of(slot.source, slot.slot, losing=True).size_bytes is not None
-        return by_wal or idle_timeout(slot.source) is not None
-    # A slot that is synchronized from the primary is never read on a standby.
-    return kind != _K.SLOT_INACTIVE or not (slot.facts.get("synced") is True or slot.temporary)

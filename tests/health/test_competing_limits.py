@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from replview.features.alerts.kinds.time_to_loss import TimeToLoss
 from replview.health.conditions import (
     BY_BUDGET,
     BY_IDLE,
     BY_SERVER,
     Observation,
-    concerns,
     later_loss,
     seconds_to_loss,
     time_to_loss,
@@ -199,11 +199,9 @@ def test_the_steps_win_time_from_the_limit_that_comes_first() -> None:
 def test_alerts_and_their_trial_have_the_same_estimate() -> None:
     source = make_source(max_slot_wal_keep_bytes=-1)
     row = watched(90, source)
-    assert concerns("time_to_loss", row, own_rule=False)
-    assert not concerns(
-        "time_to_loss", watched(90, make_source(max_slot_wal_keep_bytes=-1,
-                                                idle_slot_timeout_seconds=0)), own_rule=False
-    )  # fmt: skip
+    unlimited = make_source(max_slot_wal_keep_bytes=-1, idle_slot_timeout_seconds=0)
+    assert TimeToLoss().concerns(row, own_rule=False)
+    assert not TimeToLoss().concerns(watched(90, unlimited), own_rule=False)
 
     def ends_in(row: WatchedSlot, **facts: Any) -> float | None:
         return seconds_to_loss(row, Observation(at=NOW, facts=row.facts | facts))

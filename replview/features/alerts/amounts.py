@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from replview.text.formats import NO_BREAK, UNITS, age_words, bytes_words
 from replview.text.problem import CodedProblem
@@ -79,6 +81,14 @@ def amount_words(value: float | None, unit: Unit) -> str:
     if unit == Unit.SECONDS:
         return age_words(value).replace(NO_BREAK, " ")
     return "yes" if value >= 1 else "no"
+
+
+def sizes_text(detail: Mapping[str, Any], part: str, whole: str) -> str:
+    """Return `` (5 GB of 10 GB)`` for two sizes of an alert; empty if one is unknown."""
+    if detail.get(part) is None or detail.get(whole) is None:
+        return ""
+    part_size, whole_size = (amount_words(detail[name], Unit.BYTES) for name in (part, whole))
+    return f" ({part_size} of {whole_size})"
 
 
 def exact_words(value: float | None, unit: Unit) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 
 from django.db import transaction
 
-from replview.features.alerts import built_in, messages, schema_changes
-from replview.features.alerts.kinds import kind_of
+from replview.features.alerts import built_in, messages
+from replview.features.alerts.kinds import KINDS, kind_of
+from replview.features.alerts.kinds.base import EventKind, MeasuredKind
 from replview.features.alerts.measured import Measured
 from replview.features.alerts.measures import Measures
-from replview.features.alerts.messages import fired_message
 from replview.features.alerts.snapshot import StoreSnapshot
 from replview.store import instance_settings
 from replview.store.django_session import rows
@@ -225,16 +225,17 @@ def _evaluate_rule(
         alert.rule = rule
     if not rule.enabled:
         return _end_all(open_alerts, now)
-    if kind_of(rule).event:
-        begun, further = schema_changes.schema_changes(rule, overridden, now)
+    kind = KINDS[rule.kind]
+    if isinstance(kind, EventKind):
+        begun, further = kind.read_events(rule, overridden, now)
         for alert in begun:
             _copy_rule(alert, rule)
         counted = {alert.pk for alert in further}
-        ended = schema_changes.end_rested((a for a in open_alerts if a.pk not in counted), now)
+        ended = kind.end_rested((a for a in open_alerts if a.pk not in counted), now)
         return _save_alerts(begun, [*further, *ended], [*begun, *ended], now)
-    run = _RuleRun(rule, now, precedence)
+    run = _RuleRun(rule, kind, now, precedence)
     by_subject = {alert.subject: alert for alert in open_alerts}
-    for measured in measures.of(rule, overridden):
+    for measured in measures.of(kind, rule, overridden):
         if not precedence.stands_for(rule, measured.subject):
             run.take(measured, by_subject.pop(measured.subject, None))
     for alert in by_subject.values():
@@ -248,6 +249,7 @@ class _RuleRun:
     """One evaluation of one rule, with the alerts that it changes."""
 
     rule: AlertRule
+    kind: MeasuredKind
     now: dt.datetime
     precedence: Precedence
     begun: list[Alert] = field(default_factory=list)
@@ -272,8 +274,7 @@ class _RuleRun:
         if alert.state != _State.CLEARED:  # a cleared alert keeps its details from while it fired
             alert.detail = {"name": measured.name, **measured.detail}
         if alert.state == _State.FIRING and before == _State.PENDING:
-            value = _finite(measured.value)
-            alert.message = fired_message(self.rule, measured.name, value, measured.detail)
+            alert.message = self.kind.fired_message(measured)
             _copy_rule(alert, self.rule)
             self.changed.append(alert)
         elif alert.state == _State.CLEARED and before == _State.FIRING:
@@ -334,7 +335,3 @@ def _save_alerts(
     for alert in changed:
         messages.announce(alert, now)
     return changed
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value

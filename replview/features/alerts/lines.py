@@ -8,7 +8,8 @@ from django.db.models import Count, Q
 from django.urls import reverse
 
 from replview.features.alerts.amounts import Unit, amount_words
-from replview.features.alerts.kinds import AlertKind, kind_of
+from replview.features.alerts.kinds import kind_of
+from replview.features.alerts.kinds.base import AlertKind
 from replview.features.alerts.messages import cleared_sentence
 from replview.health.states import Level
 from replview.store.models import Alert, AlertRule
@@ -17,8 +18,8 @@ from replview.text.formats import NO_BREAK, age_words
 
 #: Time that the lag charts show before an alert began and after it was cleared.
 _CHART_MARGIN = dt.timedelta(minutes=10)
-#: Names of an alert's details that its page shows elsewhere.
-_HIDDEN_DETAILS = ("name", "relation", "event", "version", "over_because", "quarantine")
+#: Names of details that the page of any alert shows elsewhere.
+_HIDDEN_DETAILS = frozenset({"name", "over_because"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +159,9 @@ class AlertLine:
     @property
     def details(self) -> list[tuple[str, str]]:
         """Return further values of the alert as (name, text)."""
-        details = []
+        details, hidden = [], _HIDDEN_DETAILS | self.kind.hidden_details
         for name, value in self.alert.detail.items():
-            if name in _HIDDEN_DETAILS or value in (None, "", [], {}):
+            if name in hidden or value in (None, "", [], {}):
                 continue
             label, is_bytes, per_second = name.partition("_bytes")
             if is_bytes:

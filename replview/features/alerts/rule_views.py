@@ -13,8 +13,7 @@ from django.utils import timezone
 from replview.access.guard import NeedsRole
 from replview.access.page import GET, GET_POST, OF_RULE, OPERATOR, POST, VIEWER, page
 from replview.access.rights import Role
-from replview.features.alerts.amount_field import EXAMPLES, AmountField
-from replview.features.alerts.amounts import Unit
+from replview.features.alerts.amount_field import AmountField
 from replview.features.alerts.built_in import ensure, original, own_rule
 from replview.features.alerts.kinds import KINDS, kind_of
 from replview.features.alerts.lines import RuleRow, out_of_reach, rule_rows
@@ -23,13 +22,13 @@ from replview.store.models import AlertRule, WatchedSlot
 from replview.store.write.access_record import Action, note
 from replview.ui.params import Params
 
-_PATTERNS_LIMIT = 200
-_PATTERN_LENGTH_LIMIT = 130
 _NAME_NEEDED = "Give it a name of at most 100 characters"
 #: Maps form fields to fields of the rule with another name.
 _RULE_FIELDS = {"hold": "hold_seconds", "clear": "clear_seconds"}
-#: Fields of the form that come from the rule, besides the tables.
-_FORM_FIELDS = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear")
+#: Fields of the form that come from the rule; its kind decides which the form has.
+_FORM_FIELDS = (
+    "name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear", "tables",
+)  # fmt: skip
 _SLOTS_OFFERED = 500
 
 
@@ -48,36 +47,12 @@ class RuleForm(forms.Form):
     def __init__(self, rule: AlertRule, data: Mapping[str, Any] | None = None) -> None:
         self.rule, self.kind = rule, kind_of(rule)
         values = {name: getattr(rule, _RULE_FIELDS.get(name, name)) for name in _FORM_FIELDS}
-        super().__init__(data, initial={**values, "tables": "\n".join(rule.tables)})
-        unit, below = self.kind.unit, self.kind.below
-        if unit != Unit.YES_NO:
-            self.fields["threshold"] = AmountField(
-                unit, "Fires below" if below else "Fires from", EXAMPLES[unit], required=True
-            )
-            self.fields["clear_threshold"] = AmountField(
-                unit, "Over from" if below else "Over below", "empty: at the same value"
-            )
-        if not self.kind.event:
-            self.fields["hold"] = AmountField(Unit.SECONDS, "Fires after", "0 s: at once")
-            self.fields["clear"] = AmountField(Unit.SECONDS, "Clears after", "0 s: at once")
-        if rule.kind == AlertRule.Kind.SCHEMA_CHANGE:
-            self.fields["tables"] = forms.CharField(required=False)
+        super().__init__(data, initial=values)
+        self.fields |= self.kind.form_fields()
 
     def amounts(self) -> list[forms.BoundField]:
         """Return the fields that hold amounts."""
         return [bound_field for bound_field in self if isinstance(bound_field.field, AmountField)]
-
-    def clean_tables(self) -> list[str]:
-        """Return the patterns, which are separated by lines or commas."""
-        names = self.cleaned_data["tables"].replace(",", "\n").split("\n")
-        tables = list(dict.fromkeys(name.strip() for name in names if name.strip()))
-        if len(tables) > _PATTERNS_LIMIT or any(
-            len(name) > _PATTERN_LENGTH_LIMIT for name in tables
-        ):
-            raise forms.ValidationError(f"At most {_PATTERNS_LIMIT} patterns")
-        if any("." not in name and "*" not in name for name in tables):
-            raise forms.ValidationError("Write schema.table; * stands for any characters")
-        return tables
 
     def clean(self) -> None:
         """Refuse a clear threshold beyond the threshold, and an unknown kind of rule."""
@@ -233,9 +208,7 @@ def change(request: HttpRequest, rule_id: int) -> HttpResponse:
         note(Action.CHANGED_SETTINGS, subject=f"alert rule {rule.name}: deleted")
         rule.delete()
     elif action == "reset" and (original_values := original(rule)):
-        defaults: dict[str, Any] = {"clear_threshold": None, "tables": []}
-        defaults |= {"hold_seconds": 0, "clear_seconds": 0}
-        for name, value in {**defaults, **original_values}.items():
+        for name, value in {"tables": [], **original_values}.items():
             setattr(rule, name, value)
         return _save(request, rule)
     return redirect("alert-rules")

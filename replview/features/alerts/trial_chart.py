@@ -7,9 +7,7 @@ from replview.features.alerts.amounts import Unit, amount_words
 from replview.features.alerts.kinds import kind_of
 from replview.features.alerts.measured import Episode
 from replview.features.alerts.trial import RuleTrial, try_rule
-from replview.store.models import (
-    AlertRule,
-)
+from replview.store.models import AlertRule
 from replview.text.formats import age_words, plural
 
 WIDTH, HEIGHT, PAD = 720, 112, 6
@@ -75,20 +73,19 @@ def trial_view(rule: AlertRule) -> TrialView:
     ]
     return TrialView(
         trial=trial,
-        sentence=_sentence(rule, trial),
+        sentence=_sentence(trial),
         lines=lines,
         more=max(len(trial.episodes) - EPISODES_SHOWN, 0),
         drawing=_draw(rule, trial) if unit != Unit.YES_NO and trial.points else None,
     )
 
 
-def _sentence(rule: AlertRule, trial: RuleTrial) -> str:
+def _sentence(trial: RuleTrial) -> str:
     if trial.refusal:
         return trial.refusal
-    named = kind_of(rule).event or rule.kind == AlertRule.Kind.POISON_CHANGE
-    if not trial.subjects and not named:
+    if not trial.subjects and not trial.recorded:
         return "There are no samples of the past hour."
-    scope = "" if named else f" on {plural(trial.subjects, 'subject')} looked at"
+    scope = "" if trial.recorded else f" on {plural(trial.subjects, 'subject')} looked at"
     if not trial.episodes:
         return f"In the past hour it would not have fired{scope}."
     return f"In the past hour it would have fired {plural(len(trial.episodes), 'time')}{scope}."

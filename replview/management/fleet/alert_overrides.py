@@ -4,16 +4,14 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from replview.features.alerts import built_in
 from replview.features.alerts.amounts import Unit, parse_amount
-from replview.features.alerts.kinds import KINDS, AlertKind
+from replview.features.alerts.kinds import KINDS
+from replview.features.alerts.kinds.base import AlertKind
 from replview.store.models import AlertRule
 
 #: Built-in rules that a slot may replace by a rule of its own, by their names in the file.
 OVERRIDABLE: dict[str, AlertKind] = {
-    values["key"]: KINDS[values["kind"]]
-    for values in built_in.BUILT_IN
-    if KINDS[values["kind"]].per_slot
+    rule.key: kind for kind in KINDS.values() if kind.per_slot for rule in kind.built_in
 }
 #: Maps keys of a rule's table in the file to fields of the rule.
 FIELDS = {"threshold": "threshold", "over": "clear_threshold", "hold": "hold_seconds",

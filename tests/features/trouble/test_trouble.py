@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 from django.test import Client
 
-from replview.features.alerts.schema_changes import RESTS_AFTER
+from replview.features.alerts.kinds.schema_change import RESTS_AFTER
 from replview.features.trouble.views import build_page
 from replview.store import demo_troubles as troubles
 from replview.store.demo_troubles import TroubleState
