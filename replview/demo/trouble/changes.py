@@ -18,7 +18,7 @@ from replview.demo.trouble.place import (
 from replview.demo.workload.catalogue import INSERT_NOTE
 from replview.demo.workload.seed import PRICES
 from replview.store.connecting import connect_store, orm_connection
-from replview.store.models import AlertRule, Quarantine
+from replview.store.models import Quarantine
 from replview.store.quarantine import decide
 
 #: The trouble is refused above this: a table has 1,600 column numbers, and each run takes one.
@@ -122,8 +122,7 @@ class PreparedTransaction(Trouble):
 
     name = "prepared-transaction"
     rules = (
-        {"name": "demo: prepared for over 5 s", "kind": AlertRule.Kind.PREPARED_AGE,
-         "threshold": 5.0},
+        {"name": "demo: prepared for over 5 s", "kind": "prepared_age", "threshold": 5.0},
     )  # fmt: skip
 
     def make(self) -> Iterator[bool]:
@@ -148,7 +147,7 @@ class LongTransaction(Trouble):
 
     name = "long-transaction"
     rules = (
-        {"name": "demo: transaction open for over 5 s", "kind": AlertRule.Kind.LONG_TRANSACTION,
+        {"name": "demo: transaction open for over 5 s", "kind": "long_transaction",
          "threshold": 5.0},
     )  # fmt: skip
 
@@ -183,7 +182,7 @@ class Flood(Trouble):
     lasts_seconds = 120.0
     pause_seconds = 0.02
     rules = (
-        {"name": "demo: over 16 MB of WAL retained", "kind": AlertRule.Kind.RETAINED_WAL,
+        {"name": "demo: over 16 MB of WAL retained", "kind": "retained_wal",
          "threshold": float(ALERT_BYTES), "clear_threshold": float(ALERT_BYTES), "slot": OUR_SLOT},
     )  # fmt: skip
 

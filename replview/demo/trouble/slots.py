@@ -36,8 +36,7 @@ class IdleSlot(Trouble):
     #: Each step is a WAL segment: 1.6 MB a second, half a gigabyte until the end.
     pause_seconds = 10.0
     rules = (
-        {"name": "demo: slot inactive for over 5 s", "kind": AlertRule.Kind.SLOT_INACTIVE,
-         "threshold": 5.0},
+        {"name": "demo: slot inactive for over 5 s", "kind": "slot_inactive", "threshold": 5.0},
     )  # fmt: skip
 
     def make(self) -> Iterator[bool]:
@@ -159,7 +158,7 @@ class PausedReceiver(Trouble):
     # The server ends a walsender that receives nothing for wal_sender_timeout.
     lasts_seconds = 180.0
     rules = (
-        {"name": "demo: receiver silent for over 6 s", "kind": AlertRule.Kind.RECEIVER_DOWN,
+        {"name": "demo: receiver silent for over 6 s", "kind": "receiver_down",
          "severity": AlertRule.Severity.NOW, "threshold": 6.0},
     )  # fmt: skip
 

@@ -14,15 +14,13 @@ from django.utils import timezone
 from replview.access.page import GET, OPERATOR, POST, VIEWER, Nav, page
 from replview.store import demo_troubles as troubles
 from replview.store.demo_troubles import Reported, TroubleState
-from replview.store.models import Alert, AlertRule
+from replview.store.models import Alert
 from replview.store.write.access_record import Action, note
 from replview.text.formats import age_words, plural
 from replview.ui.sentence import Sentence
 
 #: The demo's own source and slot.
 _SOURCE, _SLOT = "shop", "replview"
-
-_Kind = AlertRule.Kind
 
 _SLOT_LINK = ("its slot", "slot", (_SOURCE, _SLOT))
 _SLOTS_LINK = ("all slots", "slots", ())
@@ -51,7 +49,7 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         title="Pause the receiver",
         about="The process that reads the slot is stopped by a signal. To the server it is still "
         "connected; its heartbeat stops, and the slot retains WAL.",
-        kinds=(_Kind.RECEIVER_DOWN,),
+        kinds=("receiver_down",),
         look=(_SLOT_LINK, _LAG_LINK, _ALERTS_LINK),
         ends="it continues where it stopped: nothing is lost.",
     ),
@@ -59,7 +57,7 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         title="Leave a prepared transaction",
         about="Two notes are prepared as trouble_forgotten, and never committed or rolled back. It "
         "holds WAL, locks and vacuum.",
-        kinds=(_Kind.PREPARED_AGE,),
+        kinds=("prepared_age",),
         look=(_IN_FLIGHT_LINK, _SLOT_LINK, _ALERTS_LINK),
         ends="it is rolled back.",
     ),
@@ -67,7 +65,7 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         title="Leave a transaction open",
         about="A session writes a note and then waits, idle in transaction. Every slot must keep "
         "WAL from its beginning on.",
-        kinds=(_Kind.LONG_TRANSACTION,),
+        kinds=("long_transaction",),
         look=(_IN_FLIGHT_LINK, _SLOT_LINK, _ALERTS_LINK),
         ends="it is rolled back, its session closed.",
     ),
@@ -75,7 +73,7 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         title="Flood it",
         about="The whole price list is repriced, again and again, faster than it can be stored. "
         "The slot retains up to about 24 MB; at most 300 MB are written.",
-        kinds=(_Kind.RETAINED_WAL, _Kind.LAG),
+        kinds=("retained_wal", "lag"),
         look=(_LAG_LINK, _SLOT_LINK, _ALERTS_LINK),
         ends="it ends when the receiver has caught up.",
     ),
@@ -83,7 +81,7 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         title="Forget a slot",
         about="A slot debezium_billing appears without a consumer, and retains 1.6 MB of WAL more "
         "every second.",
-        kinds=(_Kind.SLOT_INACTIVE,),
+        kinds=("slot_inactive",),
         look=(_SLOTS_LINK, _LAG_LINK, _ALERTS_LINK),
         ends="it is dropped.",
     ),
@@ -91,7 +89,7 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         title="Lose a slot",
         about="A slot debezium_orders is left behind until the server removes WAL that it still "
         "needs: its limit is set low for a moment. replview's own slot is never in danger.",
-        kinds=(_Kind.SLOT_LOST,),
+        kinds=("slot_lost",),
         look=(_SLOTS_LINK, _LAG_LINK, _ALERTS_LINK),
         ends="it is dropped, the limit is as before.",
     ),
@@ -99,7 +97,7 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         title="Change a table",
         about="The table receipts gets a column cashier: whoever reads it downstream may not know "
         "it.",
-        kinds=(_Kind.SCHEMA_CHANGE,),
+        kinds=("schema_change",),
         look=(("its relations", "relations", ()), _SLOT_LINK, _ALERTS_LINK),
         ends="the column is dropped, which is one more change. The alert ends ten minutes after "
         "the last change, or when somebody marks it as seen.",
@@ -108,7 +106,7 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         title="Write a row that cannot be stored",
         about="The store refuses one row of audit_notes. The receiver stops before it, and skips "
         "nothing: somebody must decide.",
-        kinds=(_Kind.POISON_CHANGE,),
+        kinds=("poison_change",),
         look=(_SLOT_LINK, _LAG_LINK, _ALERTS_LINK),
         ends="the store accepts the row, and it is tried again.",
     ),

@@ -568,7 +568,7 @@ class Migration(migrations.Migration):
         ], ordering=['source_id', 'name'],
            constraints=[models.UniqueConstraint(fields=('source', 'name'), name='watched_slot_by_name')]),
         _table('AlertRule', [
-            ('kind', models.CharField(choices=[('retained_wal', 'Retained Wal'), ('retained_share', 'Retained Share'), ('time_to_loss', 'Time To Loss'), ('lag', 'Lag'), ('receiver_down', 'Receiver Down'), ('slot_lost', 'Slot Lost'), ('slot_inactive', 'Slot Inactive'), ('prepared_age', 'Prepared Age'), ('long_transaction', 'Long Transaction'), ('source_unreachable', 'Source Unreachable'), ('schema_change', 'Schema Change'), ('poison_change', 'Poison Change'), ('store_size', 'Store Size'), ('unsafe_failover', 'Unsafe Failover')], max_length=20)),
+            ('kind', models.CharField(max_length=20)),
             ('name', models.TextField()),
             ('severity', models.CharField(choices=[('now', 'Now'), ('look', 'Look')], default='look', max_length=4)),
             *_same(models.FloatField(null=True), 'threshold', 'clear_threshold'),

@@ -13,15 +13,6 @@ class Migration(migrations.Migration):
     dependencies = [('store', '0029_limits_of_slots')]
 
     operations = [
-        migrations.AlterField('alertrule', 'kind', models.CharField(max_length=20, choices=[
-            ('retained_wal', 'Retained Wal'), ('retained_share', 'Retained Share'),
-            ('time_to_loss', 'Time To Loss'), ('lag', 'Lag'), ('receiver_down', 'Receiver Down'),
-            ('slot_lost', 'Slot Lost'), ('slot_inactive', 'Slot Inactive'),
-            ('prepared_age', 'Prepared Age'), ('long_transaction', 'Long Transaction'),
-            ('source_unreachable', 'Source Unreachable'), ('schema_change', 'Schema Change'),
-            ('poison_change', 'Poison Change'), ('store_size', 'Store Size'),
-            ('unsafe_failover', 'Unsafe Failover'), ('published_tables', 'Published Tables'),
-        ])),
         migrations.AddField('publicationlook', 'first_lsn', _LSN),
         migrations.AddField('publicationlook', 'last_lsn', _LSN.clone()),
         migrations.AddField('publicationlook', 'next_xid', models.BigIntegerField(null=True)),

@@ -29,32 +29,14 @@ class SeenRules(SeenOfSlotOrNone[M]):
 class AlertRule(Table):
     """A condition at which an alert fires, and the time for which it must hold."""
 
-    class Kind(models.TextChoices):
-        """The value that is measured, with the unit of ``threshold`` beside it."""
-
-        RETAINED_WAL = "retained_wal"  # bytes
-        RETAINED_SHARE = "retained_share"  # share of the limit or the budget, 0 to 1
-        TIME_TO_LOSS = "time_to_loss"  # seconds; fires below
-        LAG = "lag"  # seconds
-        RECEIVER_DOWN = "receiver_down"  # seconds without a heartbeat
-        SLOT_LOST = "slot_lost"  # no threshold
-        SLOT_INACTIVE = "slot_inactive"  # seconds
-        PREPARED_AGE = "prepared_age"  # seconds
-        LONG_TRANSACTION = "long_transaction"  # seconds
-        SOURCE_UNREACHABLE = "source_unreachable"  # seconds
-        SCHEMA_CHANGE = "schema_change"  # no threshold; an event, never cleared by itself
-        POISON_CHANGE = "poison_change"  # no threshold
-        STORE_SIZE = "store_size"  # share of the store's budget, 0 to 1
-        UNSAFE_FAILOVER = "unsafe_failover"  # no threshold
-        PUBLISHED_TABLES = "published_tables"  # no threshold
-
     class Severity(models.TextChoices):
         """The urgency of an alert, in the words of ``health.states``."""
 
         NOW = "now"
         LOOK = "look"
 
-    kind = models.CharField(max_length=20, choices=Kind)
+    #: Key of the kind (``features.alerts.kinds``), which says what is measured, in which unit.
+    kind = models.CharField(max_length=20)
     #: Name on pages and in messages.
     name = models.TextField()
     severity = models.CharField(max_length=4, choices=Severity, default=Severity.LOOK)

@@ -96,8 +96,7 @@ def build() -> Tried:
     Slot.objects.create(source=other, name="replview")
     now = timezone.now()
     watched = WatchedSlot.objects.create(id=9001, source=source, name="theirs")
-    kind = AlertRule.Kind.LAG
-    rule = AlertRule.objects.create(name="x", kind=kind, threshold=1, slot=watched)
+    rule = AlertRule.objects.create(name="x", kind="lag", threshold=1, slot=watched)
     alert = Alert.objects.create(
         rule=rule, subject="source:1", source=source, began_at=now, fired_at=now, state="firing"
     )

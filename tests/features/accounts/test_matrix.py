@@ -165,7 +165,7 @@ def test_of_a_hidden_source_nothing_is_there(tried: Tried) -> None:
 
 def test_a_rule_for_every_source_is_not_for_who_sees_some(tried: Tried) -> None:
     client = tried.client("otto", "operator", sources=[Source.objects.get(name="bank")])
-    rule = AlertRule.objects.create(name="all", kind=AlertRule.Kind.LAG, threshold=1)
+    rule = AlertRule.objects.create(name="all", kind="lag", threshold=1)
 
     assert client.post(f"/alerts/rules/{rule.pk}/change/", {"action": "off"}).status_code == 403
     rule.refresh_from_db()

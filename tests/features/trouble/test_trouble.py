@@ -5,8 +5,10 @@ import datetime as dt
 import pytest
 from django.test import Client
 
+from replview.demo.trouble.maker import KINDS as TROUBLES
+from replview.features.alerts.kinds import KINDS
 from replview.features.alerts.kinds.schema_change import RESTS_AFTER
-from replview.features.trouble.views import build_page
+from replview.features.trouble.views import TROUBLE_TEXTS, build_page
 from replview.store import demo_troubles as troubles
 from replview.store.demo_troubles import TroubleState
 from replview.store.models import Setting
@@ -20,6 +22,13 @@ def _text(response) -> str:
 def demo(settings) -> None:
     """This instance is a demo, and its process for trouble runs."""
     settings.DEMO = True
+
+
+def test_every_trouble_names_kinds_of_rules_that_exist() -> None:
+    shown = {kind for text in TROUBLE_TEXTS.values() for kind in text.kinds}
+    made = {rule["kind"] for trouble in TROUBLES for rule in trouble.rules}
+
+    assert shown | made <= KINDS.keys()
 
 
 def test_elsewhere_there_is_no_such_page(signed_in: Client) -> None:
