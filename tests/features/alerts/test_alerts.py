@@ -11,6 +11,7 @@ from django.http import QueryDict
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from replview.features.alerts.built_in import BUILT_IN
 from replview.features.alerts.lines import AlertLine
 from replview.features.alerts.page import AlertsPage, read_alerts_page, wanted_of
 from replview.health.states import Level
@@ -51,7 +52,7 @@ def test_nothing_fires(sampled: Sampled) -> None:
     assert alerts_page().sentence == Sentence(
         level=Level.OK,
         title="No alert is firing.",
-        cause="18 rules on, evaluated every five seconds.",
+        cause=f"{len(BUILT_IN)} rules on, evaluated every five seconds.",
     )
     assert alerts_page().worst_url == ""
     assert celery_settings.beat_schedule["do-chores"]["schedule"] == 5.0
