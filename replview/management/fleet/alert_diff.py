@@ -7,9 +7,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from replview.features.alerts import built_in
-from replview.features.alerts.amounts import exact_words
+from replview.features.alerts.amounts import Unit, exact_words
 from replview.features.alerts.built_in import own_rule
-from replview.features.alerts.kinds import AlertKind, Unit
+from replview.features.alerts.kinds.base import AlertKind
 from replview.management.fleet.alert_overrides import FIELDS, OVERRIDABLE, OwnRule
 from replview.management.fleet.declared_slot import DeclaredSlot
 from replview.management.fleet.plans import BY, Item
