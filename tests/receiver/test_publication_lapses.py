@@ -348,3 +348,24 @@ def test_the_slots_log_tells_what_was_not_published_and_when(
     [lapse] = PublicationLapse.objects.all()
     assert f"{lapse.to_at:%H:%M:%S}" in ended
     assert lapse.from_lsn < lapse.to_lsn
+
+
+def test_a_row_that_left_its_key_unseen_is_not_taken_for_another_one(
+    source: SourceDatabase, record: Record
+) -> None:
+    """Two rows can have one key under a deferrable constraint: these two are one and the same."""
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text)",
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+    )
+    watched = Watched(source, record(source, publish="TABLE t"))
+    begin, end = LAPSES["inserts alone"]
+    watched.run("INSERT INTO t VALUES (1, 'one')")
+    watched.look()
+    watched.run(begin)
+    watched.look()
+    watched.run("UPDATE t SET id = 2", end)
+    watched.look()
+    watched.run("BEGIN; UPDATE t SET id = 1; DELETE FROM t; COMMIT")
+
+    assert not watched.as_of().exists

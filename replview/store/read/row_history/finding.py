@@ -299,18 +299,26 @@ class RowFinder(SoughtRow):
             return spans[0] if len(spans) == 1 else None
         old = change.old or {}
         # A value from before an ALTER TABLE says nothing about the row after it.
-        found = (steps.get(name) for name in names[1:])
+        lasts = [steps.get(name) for name in names[1:]]
         outliving = self.table.shapes.outliving
-        lasts = [{} if last is None else outliving(last.after, last, change) for last in found]
+        values = [{} if last is None else outliving(last.after, last, change) for last in lasts]
         fitting = [
-            (span, last.keys() >= old.keys())
-            for span, last in zip(spans, lasts, strict=True)
-            if all(last.get(name, value) == value for name, value in old.items())
+            (self._may_have_changed(last, change), number, known.keys() >= old.keys())
+            for number, (last, known) in enumerate(zip(lasts, values, strict=True))
+            if all(known.get(name, value) == value for name, value in old.items())
         ]
-        # Among rows that are alike in everything, the oldest one is chosen.
-        if len(fitting) == 1 or (fitting and all(is_whole for _, is_whole in fitting)):
-            return fitting[0][0]
+        # Among rows that are alike in everything, choose the oldest one that has surely not changed
+        # since: the same row may have had the key before, and have lost it unseen.
+        if len(fitting) == 1 or (fitting and all(is_whole for _, _, is_whole in fitting)):
+            return spans[min(fitting)[1]]
         return None
+
+    def _may_have_changed(self, last: RowStep | None, change: RowStep) -> bool:
+        """Return whether a row may have changed unseen between its last change and another one."""
+        if last is None or last.incarnation_id != change.incarnation_id:
+            return True
+        between = last.relation_id, last.incarnation_id, last.place, change.place
+        return bool(self.breaks(()).unseen_between(*between, exists=True))
 
 
 def _with_end(spans: Sequence[KeyPeriod], event: RowEvent) -> KeyPeriod | None:
