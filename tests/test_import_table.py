@@ -21,7 +21,10 @@ LIBRARIES: dict[str, set[str]] = {
     "replview.text": {"decoder.scalars", "replview.text.problem", "replview.text.parsing"},
     "replview.catalog": {"decoder.scalars", "replview.text.problem", "replview.text.parsing"},
     # Free of Django.
-    "replview.store.read": {"decoder.scalars", "replview.text.problem", "replview.text.parsing"},
+    "replview.store.read": {
+        "decoder.scalars", "replview.text.problem", "replview.text.parsing",
+        "replview.text.formats",
+    },
     "replview.store": {
         "decoder.scalars", "replview.store.read", "replview.text.problem", "replview.text.parsing",
     },

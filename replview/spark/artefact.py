@@ -26,7 +26,8 @@ sys.exit(main())
 '''
 #: Single modules of packages that are not included as a whole.
 _USED = (
-    "replview/text/problem.py", "replview/text/parsing.py", "replview/runtime/failpoints.py",
+    "replview/text/formats.py", "replview/text/problem.py", "replview/text/parsing.py",
+    "replview/runtime/failpoints.py",
 )  # fmt: skip
 #: Time of all entries, for reproducible builds: the earliest that a zip can store.
 _MOMENT = (1980, 1, 1, 0, 0, 0)

@@ -10,7 +10,7 @@ from django.utils.deprecation import MiddlewareMixin
 
 from decoder.scalars import LSN
 from replview.store.models import Slot
-from replview.store.read.transactions.transaction_filter import read_time
+from replview.store.read.transactions.filter_values import read_time
 from replview.text.parsing import clean_text, whole_number
 
 #: Word in the address → the page's name for the range, and its length; None for everything.

@@ -9,13 +9,14 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction, Change, Transaction
 from replview.store.read.history_places import first_seqs_from_lsn, last_seqs_at_time
+from replview.store.read.transactions.filter_values import read_time
 from replview.store.read.transactions.listing import (
     ListCursor,
     cursor_at_lsn,
     cursor_at_time,
     find_transactions,
 )
-from replview.store.read.transactions.transaction_filter import TransactionFilter, read_time
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.retention.tidy import make_partitions
 from replview.store.sums import activity
 from tests.support.history_rows import WHEN, History, insert

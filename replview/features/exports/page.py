@@ -19,11 +19,8 @@ from replview.features.exports.request import (
 from replview.features.exports.summary import BEFORE_CHOICES, summary_of
 from replview.parquet.slices import BEFORE, BeforeOrigin
 from replview.store.models import Export, Relation, Slot
-from replview.store.read.transactions.transaction_filter import (
-    NO_ORIGIN,
-    OPERATIONS,
-    TransactionFilter,
-)
+from replview.store.read.transactions.filter_values import NO_ORIGIN, OPERATIONS
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.targets.policy import Policy, Refused, default_target, read_policy, target_of
 from replview.text.formats import age_words, bytes_words, count_words, plural
 from replview.text.parsing import table_word, whole_number

@@ -25,11 +25,8 @@ from replview.store.models import Export, Relation, Slot, SlotEvent, SlotIncarna
 from replview.store.read.changes import records
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.relation_shapes import shapes_named
-from replview.store.read.transactions.transaction_filter import (
-    OPERATIONS,
-    UNKNOWN_ACTOR,
-    TransactionFilter,
-)
+from replview.store.read.transactions.filter_values import OPERATIONS, UNKNOWN_ACTOR
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.store.write.access_record import note
 from replview.targets.policy import Refused, read_policy, target_of

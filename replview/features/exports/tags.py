@@ -6,7 +6,6 @@ from replview.access.withheld import shown_words, withholds_text
 from replview.store.models import Export, HistoryJob
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.formats import age_words
-from replview.ui.filters import filter_text
 
 register = template.Library()
 
@@ -22,7 +21,7 @@ def export_level(row: Export | HistoryJob) -> str:
 @register.filter
 def export_what(row: Export) -> str:
     """Return a description such as ``nightly: that touched orders, since 2026-11-19``."""
-    text = filter_text(TransactionFilter.from_words(shown_words(row))) or "all tables"
+    text = TransactionFilter.from_words(shown_words(row)).sentence() or "all tables"
     if withholds_text(row):
         text += ", narrowed by a text"
     if row.words.get("transaction"):

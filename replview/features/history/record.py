@@ -19,7 +19,7 @@ from replview.access.withheld import (
 from replview.features.history.job import rows
 from replview.features.history.page import history_url
 from replview.store.models import HistoryJob, Slot
-from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR
+from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed
 from replview.text.addresses import actor_url, row_url, transactions_url

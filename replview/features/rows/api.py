@@ -18,7 +18,7 @@ from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
 from replview.store.read.row_history.replay import HistoryEntry
 from replview.store.read.row_history.spans import KeyPeriod
-from replview.store.read.transactions.transaction_filter import read_time
+from replview.store.read.transactions.filter_values import read_time
 from replview.store.write.access_record import viewed
 from replview.text.parsing import clean_text
 from replview.ui.api.answers import BadRequest

@@ -20,11 +20,8 @@ from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.days import last_deleted_day
 from replview.store.read.table_names import unknown_tables
 from replview.store.read.transactions import listing
-from replview.store.read.transactions.transaction_filter import (
-    OPERATIONS,
-    TransactionFilter,
-    read_time,
-)
+from replview.store.read.transactions.filter_values import OPERATIONS, read_time
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.write.search_record import searched_transactions
 from replview.text.parsing import table_word
 from replview.ui.changes.transaction_lines import (
@@ -34,7 +31,6 @@ from replview.ui.changes.transaction_lines import (
     with_markers,
 )
 from replview.ui.component_html import OPERATIONS_MANY
-from replview.ui.filters import filter_text
 from replview.ui.params import Params, scope_to
 from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import fleet_of, no_record
@@ -237,7 +233,7 @@ def read_page(
         tables=sorted({table_word(*name) for name in results.tables.values()} | {*filter_.tables}),
         several=several,
         operations=[_operation_link(filter_, letter) for letter in OPERATIONS],
-        words=filter_text(filter_),
+        words=filter_.sentence(),
         more_set=sum(1 for name in MORE_WORDS if filter_.words().get(name)),
         slots=[(name, list_url(filter_, slot=name)) for name in ("", *slot_names)]
         if slot_names

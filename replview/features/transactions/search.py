@@ -15,7 +15,7 @@ from replview.access.visibility import reading_session
 from replview.store.fields import LSN
 from replview.store.models import Transaction
 from replview.store.read.history_places import first_seqs_from_lsn, incarnation_places
-from replview.store.read.transactions.transaction_filter import read_time
+from replview.store.read.transactions.filter_values import read_time
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
 

@@ -11,8 +11,8 @@ from decoder.scalars import LSN
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Slice, SliceRange
 from replview.store.read import history_places, rows
 from replview.store.read.seen import TextLimits
-from replview.store.read.transactions.conditions import limited_conditions
-from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR, TransactionFilter
+from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import chosen_tables
 
 #: The time and LSN of a transaction; one without its own (a message) has those of its record.
@@ -115,7 +115,7 @@ def _narrowing(part: Slice) -> sql.Composed:
         min_bytes=asked.min_bytes,
         prepared_min=asked.prepared_min,
     )
-    found = limited_conditions(wanted, _limits(part))
+    found = wanted.conditions(_limits(part))
     rows = _bound(found.row_sql, found.values)
     return sql.SQL("{} AND {}").format(rows, shows_size(part)) if asked.min_bytes else rows
 

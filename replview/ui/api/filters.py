@@ -1,9 +1,13 @@
 """The parameters of a filter in the API, which are those of the pages' addresses."""
 
+from typing import Any
+
 from ninja import Field, Schema
+from pydantic import create_model
 
 from replview.access.visibility import reading_session
 from replview.store.read.table_names import unknown_words
+from replview.store.read.transactions.fields import FIELDS
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.ui.api.answers import BadRequest
 
@@ -11,30 +15,13 @@ from replview.ui.api.answers import BadRequest
 BUDGET_SECONDS = 2.0
 PAGE = 100
 PAGE_MOST = 1000
+_PARAMETERS: dict[str, Any] = {
+    field.parameter: (str, Field("", description=field.description)) for field in FIELDS
+}
 
 
-class FilterWords(Schema):
+class FilterWords(create_model("_FilterWords", __base__=Schema, **_PARAMETERS)):  # type: ignore[misc]
     """The conditions of a filter; an empty one does not restrict."""
-
-    slot: str = Field("", description="`source/name`")
-    tables: str = Field("", description="`schema.table`, several with commas")
-    ops: str = Field("", description="some of I U D T M S: `ops=UD`")
-    states: str = Field("", description="committed, aborted, `rolled back`, prepared, open …")
-    actor: str = Field("", description="exactly; `?`: nobody was named")
-    origin: str = Field("", description="exactly; `-`: written on the source itself")
-    q: str = Field("", description="text in names, and in values of each one's first 200 changes")
-    id: str = Field("", description="a gid or xid")
-    min_changes: str = Field("", description="at least so many changes")
-    min_bytes: str = Field("", description="at least so large")
-    prepared_min: str = Field("", description="prepared for at least so many seconds")
-    since: str = Field("", description="an ISO time, or an age: `2h`, `7d`")
-    until: str = Field("", description="the same")
-    from_lsn: str = Field(
-        "", description="commits at or after it, of the slot's present incarnation"
-    )
-    to_lsn: str = Field(
-        "", description="commits at or before it, of the slot's present incarnation"
-    )
 
     def given(self) -> dict[str, object]:
         """Return the parameters that are not empty."""

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from django.urls import reverse
 
-from replview.store.read.transactions.transaction_filter import read_time
+from replview.store.read.transactions.filter_values import read_time
 from replview.ui.params import Params
 
 #: Word in the address → the page's name for the range, and its length.

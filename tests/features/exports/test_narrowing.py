@@ -34,8 +34,7 @@ from replview.spark.data_source import narrowed
 from replview.spark.options import Options
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, Transaction
-from replview.store.read.transactions.conditions import conditions_of
-from replview.store.read.transactions.transaction_filter import TransactionFilter
+from replview.store.read.transactions.transaction_filter import TransactionFilter, conditions_of
 from replview.targets.policy import Refused
 from tests.support.history_rows import WHEN, History
 from tests.support.people import make_user

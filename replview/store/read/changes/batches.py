@@ -17,7 +17,7 @@ from replview.store.read.row_history.before_images import BeforeImage, Shared, b
 from replview.store.read.rows import CHANGES_ACTOR, QUICKLY_NOT_ABORTED, ChangeRow, TransactionRow
 from replview.store.read.seen import seen_change
 from replview.store.read.session import ReadSession, array_text
-from replview.store.read.transactions.transaction_filter import OPERATIONS, UNKNOWN_ACTOR
+from replview.store.read.transactions.filter_values import OPERATIONS, UNKNOWN_ACTOR
 from replview.store.read.value_filter import WhereProblem
 from replview.store.read.value_sql import Predicate, predicate_for
 

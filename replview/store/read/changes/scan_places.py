@@ -13,7 +13,7 @@ from replview.store.read.changes.wanted import WantedChanges, conditions_on_tran
 from replview.store.read.history_places import BLOCK
 from replview.store.read.rows import Incarnation
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.transaction_filter import OPERATIONS
+from replview.store.read.transactions.filter_values import OPERATIONS
 from replview.text.parsing import whole_number
 
 #: Blocks that are read from the sums at a time.

@@ -22,7 +22,7 @@ from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
 from replview.store.read.rows import QueriedSlot, TransactionRow
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.transaction_filter import OPERATIONS
+from replview.store.read.transactions.filter_values import OPERATIONS
 
 #: Changes that match, and further ones of which this is unknown, in no order.
 MatchedChanges = tuple[list[ChangeInTransaction], Sequence[ChangeInTransaction]]

@@ -13,8 +13,9 @@ from replview.store.read.mask_rules import table_readings
 from replview.store.read.relation_shapes import VersionShape, shapes_named, shapes_of_slot
 from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.conditions import Conditions, conditions_of
-from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
+from replview.store.read.transactions.conditions import Conditions
+from replview.store.read.transactions.filter_values import OPERATIONS
+from replview.store.read.transactions.transaction_filter import TransactionFilter, conditions_of
 from replview.store.read.value_filter import ValueFilter, WhereProblem
 from replview.store.read.visibility import NO_RIGHT
 from replview.text.parsing import whole_number

@@ -16,6 +16,7 @@ from decoder.scalars import LSN
 from replview.store.read import history_places
 from replview.store.read.rows import TransactionRow
 from replview.store.read.session import ReadSession
+from replview.store.read.transactions.filter_values import ENDED_STATES, OPEN_STATES, PLACED_STATES
 from replview.store.read.transactions.reading import FoundIncarnation, TransactionReader, time_at
 from replview.store.read.transactions.streams import (
     PlacedStream,
@@ -23,12 +24,7 @@ from replview.store.read.transactions.streams import (
     TimePosition,
     UnplacedStream,
 )
-from replview.store.read.transactions.transaction_filter import (
-    ENDED_STATES,
-    OPEN_STATES,
-    PLACED_STATES,
-    TransactionFilter,
-)
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

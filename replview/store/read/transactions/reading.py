@@ -16,12 +16,7 @@ from replview.store.read.history_places import (
 from replview.store.read.rows import TRANSACTION_COLUMNS, TransactionRow
 from replview.store.read.seen import learn_touched, transaction_of
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.conditions import (
-    ENDED_TIME,
-    OPEN_TIME,
-    Conditions,
-    conditions_of,
-)
+from replview.store.read.transactions.conditions import ENDED_TIME, OPEN_TIME, Conditions
 from replview.store.read.transactions.streams import (
     LONG_AGO,
     PlacedStream,
@@ -29,7 +24,7 @@ from replview.store.read.transactions.streams import (
     Stream,
     UnplacedStream,
 )
-from replview.store.read.transactions.transaction_filter import TransactionFilter
+from replview.store.read.transactions.transaction_filter import TransactionFilter, conditions_of
 
 #: Candidate blocks that one statement returns at most.
 _BLOCKS_LIMIT = 2000
