@@ -105,6 +105,14 @@ def test_pressing_a_letter_leaves_it_alone_and_more_are_added(signed_in, history
     assert parse_qs(urlsplit(letters["D"].url).query)["ops"] == ["ID"]
 
 
+@pytest.mark.parametrize("name", ["actor", "origin"])
+def test_spaces_belong_to_the_name_of_an_actor_or_origin(signed_in, history, name: str) -> None:
+    history.commit(insert(1), **{name: " odd "})
+
+    assert xids(shown(signed_in, {name: " odd "})) == [831]
+    assert xids(shown(signed_in, {name: "odd"})) == []
+
+
 def test_what_is_not_understood_is_told_and_nothing_breaks(signed_in, history) -> None:
     answer = signed_in.get("/transactions/?since=yesterdayish&min_bytes=x&cursor=%00&ops=Q")
 

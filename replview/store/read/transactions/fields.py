@@ -36,6 +36,8 @@ class Field:
     renamed: str = ""
     #: A value that does not restrict, besides the empty one.
     default: object = None
+    #: True if spaces at the ends belong to the value.
+    exact: bool = False
     #: Parses the text of a parameter; an empty value: it was not understood, and is ignored.
     read: Callable[[str], Any]
     #: Adds the conditions in SQL; None: what is read is chosen by it.
@@ -81,6 +83,7 @@ FIELDS = (
     ),
     Field(
         name="actor",
+        exact=True,
         read=str,
         add_sql=field_sql.add_actor,
         in_words=field_words.actor_words,
@@ -89,6 +92,7 @@ FIELDS = (
     ),
     Field(
         name="origin",
+        exact=True,
         read=str,
         add_sql=field_sql.add_origin,
         in_words=field_words.origin_words,

@@ -64,7 +64,7 @@ class TransactionFilter:
         values: dict[str, Any] = {}
         misread: list[str] = []
         for field in FIELDS:
-            if text := _clean(words.get(field.parameter)):
+            if text := _clean(words.get(field.parameter), strip=not field.exact):
                 if value := field.read(text):
                     values[field.name] = value
                 else:
@@ -135,8 +135,8 @@ def conditions_of(
     return conditions
 
 
-def _clean(value: object) -> str:
+def _clean(value: object, *, strip: bool) -> str:
     """Return the value as text; the members of a list are joined by commas."""
     if isinstance(value, list | tuple | set | frozenset):
         value = ",".join(str(member) for member in value)
-    return clean_text(value, _TEXT_LIMIT)
+    return clean_text(value, _TEXT_LIMIT, strip=strip)
