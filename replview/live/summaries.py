@@ -1,15 +1,15 @@
 """Convert transactions, slots and log lines to the form of the live list."""
 
 import datetime as dt
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from replview.access.visibility import reading_session
 from replview.store.models import Slot
-from replview.store.read import history
 from replview.store.read.changes.of_transaction import messages_of
 from replview.store.read.rows import EventRow, TransactionRow
+from replview.store.read.table_names import names_of_tables
+from replview.store.read.transactions.field_matches import NamesOfTables
 from replview.text.parsing import table_word
 
 #: Most tables named in a row; the others are counted.
@@ -18,21 +18,12 @@ _TABLES_SHOWN = 6
 
 @dataclass(slots=True)
 class Summary:
-    """A transaction's row, its tables by name, and its form for browsers."""
+    """A transaction's row, the names of its tables, and its form for browsers."""
 
     row: TransactionRow
-    #: ``(schema.table, inserts, updates, deletes, truncates)``, busiest first; for a snapshot
-    #: ``(schema.table, 0, 0, 0, 0, rows)``.
-    tables: list[tuple[Any, ...]]
+    #: The names of all tables that were read so far, its own among them.
+    names: NamesOfTables
     data: dict[str, Any]
-
-    def mentions(self, text: str) -> bool:
-        """Return whether its names, not its values, contain the text in any case."""
-        row = self.row
-        folded = text.casefold()
-        names = [str(row.xid or ""), row.gid, *row.names, row.origin, row.commit_lsn]
-        names.extend(name for name, *_ in self.tables)
-        return any(folded in name.casefold() for name in names if name)
 
 
 def milliseconds(moment: dt.datetime | None) -> float | None:
@@ -42,7 +33,7 @@ def milliseconds(moment: dt.datetime | None) -> float | None:
 
 def summarise(
     row: TransactionRow,
-    names: Mapping[int, tuple[str, str]],
+    names: NamesOfTables,
     *,
     prefix: str | None = None,
     after_seq: int | None = None,
@@ -76,13 +67,17 @@ def summarise(
         "changes": row.changes,
         "aborted": row.aborted_changes,
     }
-    return Summary(row=row, tables=tables, data=data)
+    return Summary(row=row, names=names, data=data)
 
 
-def _tables(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> list[tuple[Any, ...]]:
+def _tables(row: TransactionRow, names: NamesOfTables) -> list[tuple[Any, ...]]:
+    """Return ``(schema.table, inserts, updates, deletes, truncates)``, busiest first.
+
+    A table of a snapshot is ``(schema.table, 0, 0, 0, 0, rows)``.
+    """
     tables = (
         (
-            table_word(*names.get(int(key), ("unknown", key))),
+            table_word(*names.get(int(key), [("unknown", key)])[0]),
             *((0, 0, 0, 0, counts[0]) if row.state == "snapshot" else counts),
         )
         for key, counts in row.relations.items()
@@ -110,7 +105,7 @@ class TableNames:
     """A cache of table names by relation id."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[str, str]] = {}
+        self._known: dict[int, list[tuple[str, str]]] = {}
 
     def summaries(
         self, rows: list[TransactionRow], *, after_seqs: list[int] | None = None
@@ -118,7 +113,7 @@ class TableNames:
         """Return summaries of rows, with their tables' names and their messages' prefixes."""
         ids = {int(key) for row in rows for key in row.relations}
         if unknown := ids - self._known.keys():
-            self._known |= history.relation_names(reading_session(), unknown)
+            self._known |= names_of_tables(reading_session(), unknown)
         # Transactions without tables are named by the prefix of their message.
         nameless = [row.id for row in rows if row.messages and not row.relations]
         prefixes = messages_of(reading_session(), nameless)
@@ -134,7 +129,7 @@ class TableNames:
 
     def forget(self) -> None:
         """Forget all names, because tables may have been renamed."""
-        self._known.clear()
+        self._known = {}
 
 
 def slot_facts(slot: Slot) -> dict[str, object]:

@@ -9,7 +9,6 @@ from replview.access.page import GET, OPERATOR, POST, VIEWER, Nav, page
 from replview.catalog.problems import SourceProblem
 from replview.catalog.test_message import send_test_message, statement
 from replview.jobs.drafts import watch_of
-from replview.live.filters import OPERATIONS
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Relation, Slot, SourceDraft
 from replview.store.write.access_record import Action, note
@@ -20,6 +19,8 @@ from replview.ui.params import slot_of
 from replview.ui.shell import no_slot
 
 _TABLES_OFFERED = 200
+#: Operations that the filter offers; baselines are chosen by their state.
+_OPERATIONS = "IUDTM"
 _STATES = ("streaming", "prepared", "committed", "message", "snapshot", "aborted", "rolled back")
 
 
@@ -46,7 +47,7 @@ def build_live_page(slot: Slot, *, by: str) -> LivePage:
     return LivePage(
         slot=slot,
         tables=list(dict.fromkeys(table_word(t.schema, t.table) for t in tables[:_TABLES_OFFERED])),
-        operations=[(letter, OPERATIONS_MANY[letter]) for letter in OPERATIONS],
+        operations=[(letter, OPERATIONS_MANY[letter]) for letter in _OPERATIONS],
         states=_STATES,
         test_statement=statement(by),
         watch=watch_of(slot),

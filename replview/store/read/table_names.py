@@ -16,6 +16,13 @@ _NAMES = """
     UNION
     SELECT schema, "table" FROM relation_version WHERE relation_id IN (SELECT id FROM mine)
 """
+_ALL_NAMES = """
+    SELECT id, schema, "table", true FROM relation WHERE id = ANY(%(ids)s)
+    UNION
+    SELECT relation_id, schema, "table", false FROM relation_version
+    WHERE relation_id = ANY(%(ids)s)
+    ORDER BY 1, 4 DESC
+"""
 #: The table names of a filter, each with schema and table if it means exactly one.
 CHOSEN = """unnest(%(tables)s::text[], %(table_schemas)s::text[], %(table_names)s::text[])
     AS n (word, schema, name)"""
@@ -53,6 +60,14 @@ def names_had(
     """Return every name a table of this name has had in the record of a source, with this one."""
     rows = session.rows(_NAMES, {"source": source_id, "schema": schema, "table": table})
     return {(schema, table), *((row[0], row[1]) for row in rows)}
+
+
+def names_of_tables(session: ReadSession, ids: Collection[int]) -> dict[int, list[tuple[str, str]]]:
+    """Return ``{relation id: [(schema, table)]}``: every name, the present one first."""
+    names: dict[int, list[tuple[str, str]]] = {}
+    for relation_id, schema, table, _ in session.rows(_ALL_NAMES, {"ids": list(ids)}):
+        names.setdefault(relation_id, []).append((schema, table))
+    return names
 
 
 def unknown_tables(session: ReadSession, names: Collection[str], slot: str = "") -> list[str]:

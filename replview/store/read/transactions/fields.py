@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from replview.store.read.transactions import field_sql, field_words
+from replview.store.read.transactions import field_matches, field_sql, field_words
 from replview.store.read.transactions.conditions import Conditions
+from replview.store.read.transactions.field_matches import Candidate
 from replview.store.read.transactions.filter_values import (
     OPERATIONS,
     Touched,
@@ -42,6 +43,8 @@ class Field:
     read: Callable[[str], Any]
     #: Adds the conditions in SQL; None: what is read is chosen by it.
     add_sql: Callable[[Conditions, Any, Touched], None] | None
+    #: Returns whether a transaction matches, as in SQL; None: the live page has no such filter.
+    matches: Callable[[Candidate, Any, Touched], bool] | None = None
     #: Returns the value as a part of a sentence about transactions.
     in_words: Callable[[Any, Touched], str] | None
     #: Position of that part in the sentence; equal ones are in the order of ``FIELDS``.
@@ -62,6 +65,7 @@ FIELDS = (
         name="tables",
         read=read_tables,
         add_sql=field_sql.add_tables,
+        matches=field_matches.touches_tables,
         in_words=field_words.tables_words,
         description="`schema.table`, several with commas",
     ),
@@ -70,6 +74,7 @@ FIELDS = (
         default=OPERATIONS,
         read=read_operations,
         add_sql=field_sql.add_operations,
+        matches=field_matches.has_operations,
         in_words=field_words.operations_words,
         description="some of I U D T M S: `ops=UD`",
     ),
@@ -77,6 +82,7 @@ FIELDS = (
         name="states",
         read=read_states,
         add_sql=field_sql.add_states,
+        matches=field_matches.is_in_states,
         in_words=field_words.states_words,
         part=2,
         description="committed, aborted, `rolled back`, prepared, open …",
@@ -86,6 +92,7 @@ FIELDS = (
         exact=True,
         read=str,
         add_sql=field_sql.add_actor,
+        matches=field_matches.has_actor,
         in_words=field_words.actor_words,
         part=3,
         description="exactly; `?`: nobody was named",
@@ -95,6 +102,7 @@ FIELDS = (
         exact=True,
         read=str,
         add_sql=field_sql.add_origin,
+        matches=field_matches.has_origin,
         in_words=field_words.origin_words,
         part=4,
         description="exactly; `-`: written on the source itself",
@@ -104,6 +112,7 @@ FIELDS = (
         renamed="q",
         read=str,
         add_sql=field_sql.add_text,
+        matches=field_matches.has_text,
         in_words=field_words.in_frame("that hold “{}”"),
         part=6,
         description="text in names, and in values of each one's first 200 changes",

@@ -2,15 +2,17 @@
 
 import dataclasses
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from decoder.scalars import LSN
+from replview.store.read.history import HIDDEN_STATES
 from replview.store.read.history_places import PLACED_TIME
 from replview.store.read.seen import TextLimits, all_tables, tables_without_size, text_limits
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import Conditions
+from replview.store.read.transactions.field_matches import Candidate
 from replview.store.read.transactions.fields import FIELDS, Field
 from replview.store.read.transactions.filter_values import (
     OPERATIONS,
@@ -94,8 +96,26 @@ class TransactionFilter:
                 field.add_sql(conditions, value, self)
         if not self.states:
             # These are hidden. They have no commit_seq, so that blocks need no condition.
-            conditions.rows.append("t.state NOT IN ('copying', 'discarded')")
+            conditions.rows.append(f"t.state NOT IN {HIDDEN_STATES}")
         return conditions
+
+    def predicate(self) -> Callable[[Candidate], bool]:
+        """Return the function that says whether a transaction matches, as the SQL does.
+
+        Raises ``ValueError`` for a field without a predicate.
+        """
+        tests = []
+        for field, value in self.restricting():
+            if field.matches is None:
+                raise ValueError(f"{field.name} has no predicate")
+            tests.append((field.matches, value))
+
+        def matches(candidate: Candidate) -> bool:
+            if not self.states and candidate.row.state in HIDDEN_STATES:
+                return False
+            return all(test(candidate, value, self) for test, value in tests)
+
+        return matches
 
     def restricting(self) -> list[tuple[Field, Any]]:
         """Return the fields that restrict the filter, each with its value."""
