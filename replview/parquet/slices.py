@@ -1,8 +1,8 @@
 """A slice of transactions, the tables in it, and the ranges it is cut into, as plain data.
 
-A job's order, a Spark partition and a manifest carry them as JSON. The fields of a ``Narrowing``
-mean the same as those of a page's filter. The store evaluates them wherever a file is written, so
-that this process and Spark's executors write the same files.
+A job's order, a Spark partition and a manifest carry them as JSON. The store evaluates the filter
+of a ``Narrowing`` wherever a file is written, so that this process and Spark's executors write the
+same files.
 """
 
 import datetime as dt
@@ -13,11 +13,16 @@ from typing import Any, Literal, Self, get_args
 import pyarrow as pa
 
 from replview.parquet.slice_schemas import SliceColumn, slice_columns, table_schema
+from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import table_text
 
-#: Possible values of ``Narrowing.states``: states with a place in history and some content.
+#: States that a slice's transactions can have: states with a place in history and some content.
 STATES = ("committed", "snapshot", "message")
-_LISTS = ("states", "searched")
+#: Fields of a filter that a slice has as attributes of its own.
+_OWN_FIELDS = {"slot", "tables", "ops", "since", "until", "from_lsn", "to_lsn"}
+#: Attributes of a ``Narrowing`` beside its filter.
+_LIMITS = ("searched", "in_messages")
 OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
 BeforeOrigin = Literal["sent", "derived", "full"]
 BEFORE: tuple[BeforeOrigin, ...] = get_args(BeforeOrigin)
@@ -37,7 +42,7 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _document(item: "Narrowing | Slice | TableVersion | SliceTable | SliceRange") -> dict[str, Any]:
+def _document(item: "Slice | TableVersion | SliceTable | SliceRange") -> dict[str, Any]:
     return {each.name: _plain(getattr(item, each.name)) for each in fields(item)}
 
 
@@ -48,40 +53,63 @@ class Narrowing:
     With nothing set every transaction matches.
     """
 
-    #: Some of ``STATES``; empty: all.
-    states: tuple[str, ...] = ()
-    #: True for transactions with an unknown actor only.
-    no_actor: bool = False
-    #: The origin, which must be equal; ``-``: written on the source itself.
-    origin: str = ""
-    #: A gid or an xid that must be equal.
-    id: str = ""
-    #: Number of changes at least, without those of aborted subtransactions.
-    min_changes: int = 0
-    min_bytes: int = 0
-    #: Seconds at least for which a two-phase transaction was prepared.
-    prepared_min: int = 0
-    #: Text to find in gid, xid, actor, origin, commit LSN, table names, and values of the first
-    #: changes.
-    text: str = ""
+    #: A filter of the fields that a slice does not have itself.
+    filter: TransactionFilter = field(default_factory=TransactionFilter)
     #: Tables (``schema.table``) whose values are searched for the text; None: all.
     searched: tuple[str, ...] | None = None
     #: True if logical messages are searched, and a transaction's facts from messages are read.
     in_messages: bool = True
 
     def __bool__(self) -> bool:
-        return bool(self.to_json())
+        return self != NOT_NARROWED
+
+    @classmethod
+    def of(
+        cls,
+        filter_: TransactionFilter,
+        *,
+        searched: tuple[str, ...] | None = None,
+        in_messages: bool = True,
+    ) -> Self:
+        """Return what a filter asks beyond the attributes of a slice, with states in one order.
+
+        A slice has known actors, but not that the actor is unknown.
+        """
+        values = {
+            entry.name: value
+            for entry, value in filter_.restricting()
+            if entry.name not in _OWN_FIELDS
+        }
+        values["states"] = tuple(state for state in STATES if state in filter_.states)
+        values["actor"] = UNKNOWN_ACTOR if filter_.actor == UNKNOWN_ACTOR else ""
+        searched = searched if filter_.text else None
+        return cls(filter=TransactionFilter(**values), searched=searched, in_messages=in_messages)
+
+    @property
+    def no_actor(self) -> bool:
+        """Return whether only transactions with an unknown actor match."""
+        return self.filter.actor == UNKNOWN_ACTOR
 
     def to_json(self) -> dict[str, Any]:
         """Return the conditions that are set, as plain values."""
-        unset = _document(NOT_NARROWED)
-        return {name: value for name, value in _document(self).items() if value != unset[name]}
+        document = {entry.name: _plain(value) for entry, value in self.filter.restricting()}
+        if document.pop("actor", None) is not None:
+            document["no_actor"] = True
+        if self.searched is not None:
+            document["searched"] = list(self.searched)
+        return document if self.in_messages else document | {"in_messages": False}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the conditions from the form of ``to_json``."""
-        values: dict[str, Any] = dict(document)
-        return cls(**values | {name: tuple(values[name]) for name in _LISTS if name in values})
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in document.items()
+        }
+        limits = {name: values.pop(name) for name in _LIMITS if name in values}
+        if values.pop("no_actor", False):
+            values["actor"] = UNKNOWN_ACTOR
+        return cls(filter=TransactionFilter(**values), **limits)
 
 
 NOT_NARROWED = Narrowing()

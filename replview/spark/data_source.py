@@ -45,6 +45,7 @@ from replview.parquet.slices import OPERATIONS, Slice, SliceTable
 from replview.spark.options import Options, StorePartition, as_spark_has, planned, read_partition
 from replview.spark.planned_files import PlannedFiles
 from replview.spark.stream_reader import StreamReader
+from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
 
 #: Spark loads this module only if ``spark.sql.python.filterPushdown.enabled`` is set.
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -183,10 +184,10 @@ def _narrowed(part: Slice, each: Filter, name: str, *, typed: bool) -> Slice:
         return _by_place(part, each, value)
     if name == ("_xid" if typed else "xid") and isinstance(each, EqualTo):
         # Only one filter fits; transactions with such a gid are included.
-        free = isinstance(value, int) and not part.narrowed.id
+        free = isinstance(value, int) and not part.narrowed.filter.id
         return _narrowed_by(part, id=str(value)) if free else part
     if name == ("_actor" if typed else "actor") and isinstance(each, IsNull):
-        return _narrowed_by(part, no_actor=True)
+        return _narrowed_by(part, actor=UNKNOWN_ACTOR)
     values = value if isinstance(each, In) else (value,) if isinstance(each, EqualTo) else ()
     texts = [text for text in values or () if isinstance(text, str)]
     if not texts:
@@ -203,7 +204,8 @@ def _narrowed(part: Slice, each: Filter, name: str, *, typed: bool) -> Slice:
 
 
 def _narrowed_by(part: Slice, **more: Any) -> Slice:
-    return replace(part, narrowed=replace(part.narrowed, **more))
+    filter_ = replace(part.narrowed.filter, **more)
+    return replace(part, narrowed=replace(part.narrowed, filter=filter_))
 
 
 def _by_place(part: Slice, each: Filter, value: int) -> Slice:

@@ -25,16 +25,24 @@ from replview.parquet.reading.connecting import (
 from replview.parquet.reading.masks import asked_masks, with_rules
 from replview.parquet.reading.places import ends, everything
 from replview.parquet.reading.resolving import known_tables
-from replview.parquet.slices import BEFORE, STATES, Masked, Narrowing, Slice, SliceRange, SliceTable
+from replview.parquet.slices import (
+    BEFORE,
+    STATES,
+    Masked,
+    Narrowing,
+    Slice,
+    SliceRange,
+    SliceTable,
+)
 from replview.parquet.writing import manifests
 from replview.parquet.writing.targets import Target
 from replview.spark.planned_files import PlannedFiles, in_schema
+from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import plain_name, read_table_word, whole_number
 
 log = logging.getLogger("replview.spark")
 ROWS_PER_PARTITION = 250_000
-#: The single value of ``actors`` that selects transactions without actor.
-NOBODY = "?"
 _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
     "operations", "actors", "states", "origin", "gid", "xid", "text", "min_changes", "min_bytes",
@@ -83,7 +91,7 @@ class Options:
             if not seen:
                 raise StoreProblem("every table is excluded", "exclude fewer")
             # Search visible tables only: a match would reveal a value.
-            searched = seen if part.narrowed.text else None
+            searched = seen if part.narrowed.filter.text else None
             narrowed = replace(part.narrowed, searched=searched)
             part = replace(part, tables=part.tables or seen, narrowed=narrowed)
         if self.masked is None:
@@ -96,8 +104,8 @@ class Options:
         given = {name.lower(): value for name, value in document.items()}
         _refuse_unknown(given)
         relation, actors = given.get("relation", ""), _names(given.get("actors", ""))
-        if NOBODY in actors and len(actors) > 1:
-            raise StoreProblem(f"{NOBODY} is nobody, and no actor", "name actors, or ? alone")
+        if UNKNOWN_ACTOR in actors and len(actors) > 1:
+            raise StoreProblem("? is nobody, and no actor", "name actors, or ? alone")
         asked = {
             "source": given.get("source") or None,
             "slot": given.get("slot") or None,
@@ -108,8 +116,8 @@ class Options:
             "until": _moment(given, "until"),
             "tables": (relation,) if relation else (),
             "operations": _names(given.get("operations", "")),
-            "actors": () if actors == (NOBODY,) else actors,
-            "narrowed": _narrowing(given, nobody=actors == (NOBODY,)),
+            "actors": () if actors == (UNKNOWN_ACTOR,) else actors,
+            "narrowed": _narrowing(given, nobody=actors == (UNKNOWN_ACTOR,)),
             "before": _before(given.get("before", "")),
             "numeric_scale": _number(given, "numeric_scale"),
         }
@@ -154,9 +162,9 @@ def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
         raise StoreProblem(
             "a table has no rows of messages", "leave the option relation out, or choose committed"
         )
-    return Narrowing(
-        states=tuple(state for state in STATES if state in states),
-        no_actor=nobody,
+    filter_ = TransactionFilter(
+        states=states,
+        actor=UNKNOWN_ACTOR if nobody else "",
         origin=given.get("origin", "").strip(),
         id=gid or ("" if xid is None else str(xid)),
         text=given.get("text", "").strip(),
@@ -164,6 +172,7 @@ def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
         min_bytes=_number(given, "min_bytes") or 0,
         prepared_min=_number(given, "prepared_min") or 0,
     )
+    return Narrowing.of(filter_)
 
 
 def _excluded(text: str, relation: str) -> tuple[str, ...]:

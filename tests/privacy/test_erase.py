@@ -52,6 +52,7 @@ from replview.store.models import (
     Transaction,
 )
 from replview.store.read.row_history.history import row_history
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused
 from tests.support.people import make_user
@@ -134,7 +135,7 @@ def exported(clinic: Clinic, tmp_path: Path, settings):
         folder = tmp_path / "data" / "exports" / name
         with reading.connect(store_dsn) as store:
             part = reading.resolve(store, slot=clinic.slot.name, actors=actors)
-        part = replace(part, narrowed=Narrowing(text=text))
+        part = replace(part, narrowed=Narrowing.of(TransactionFilter(text=text)))
         manifest = export(part, Target.of(str(folder)), dsn=store_dsn)
         if known:
             Export.objects.create(

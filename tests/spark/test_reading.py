@@ -14,6 +14,7 @@ from replview.parquet.reading.cutting import cut_tables
 from replview.parquet.slices import Narrowing, Slice, SliceRange, SliceTable
 from replview.parquet.writing.planning import ExportPlan
 from replview.store.models import Change, LargeValue, Transaction
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
 
 pytestmark = pytest.mark.slow
@@ -134,7 +135,7 @@ def test_each_actor_of_a_transaction_has_their_own_changes(source, record, store
         ({"actors": ["alice"]}, {"alice"}),
         ({"actors": ["bob"]}, {"bob"}),
         ({"actors": ["alice", "bob"]}, {"alice", "bob"}),
-        ({"narrowed": Narrowing(no_actor=True)}, {None}),
+        ({"narrowed": Narrowing.of(TransactionFilter(actor="?"))}, {None}),
         ({}, {"alice", "bob", None}),
     ):
         part = reading.resolve(store, slot=recording.slot.name, **asked)
@@ -256,7 +257,7 @@ def test_a_plan_reads_the_transactions_as_often_whatever_the_number_of_tables(
         for relation, (table, _) in tables.items()
     }
     # Of some actors' changes alone, too: nobody is named, and nobody's are all.
-    nobody = replace(whole, narrowed=Narrowing(no_actor=True))
+    nobody = replace(whole, narrowed=Narrowing.of(TransactionFilter(actor="?")))
     assert cut_tables(store, nobody, tables) == cut_tables(store, whole, tables)
 
     asked: list[str] = []

@@ -46,27 +46,8 @@ BEGINNINGS = ("since", "from_lsn", "transaction")
 _ROW_CONDITIONS = {"where": "a condition on values", "key": "a row"}
 
 
-def narrowing_of(slot: Slot, filter_: TransactionFilter) -> Narrowing:
-    """Return the filter's conditions except tables, operations, actors, times and LSNs.
-
-    The slice has those itself. Raises ``Refused`` for states that no exported transaction can have.
-    """
-    searched, in_messages = searchable(slot)
-    return Narrowing(
-        states=_slice_states(filter_),
-        no_actor=filter_.actor == UNKNOWN_ACTOR,
-        origin=filter_.origin,
-        id=filter_.id,
-        min_changes=filter_.min_changes,
-        min_bytes=filter_.min_bytes,
-        prepared_min=filter_.prepared_min,
-        text=filter_.text,
-        searched=searched if filter_.text else None,
-        in_messages=in_messages,
-    )
-
-
-def _slice_states(filter_: TransactionFilter) -> tuple[str, ...]:
+def _refuse_states(filter_: TransactionFilter) -> None:
+    """Raise ``Refused`` for states that no exported transaction can have."""
     refused = sorted(filter_.wanted_states - {*STATES}) if filter_.states else ()
     if refused:
         raise Refused(
@@ -74,7 +55,6 @@ def _slice_states(filter_: TransactionFilter) -> tuple[str, ...]:
             "a place in history, and rows",
             f"Choose among the states {', '.join(STATES)}",
         )
-    return tuple(state for state in STATES if state in filter_.states)
 
 
 def permitted(slot: Slot, table_names: Sequence[str]) -> tuple[list[str], bool]:
@@ -221,7 +201,9 @@ def _resolve_slice(slot: Slot, filter_: TransactionFilter, *, named: bool, **opt
     The slice of a named export ends at a place, because the export may be continued. Raises
     ``Refused``.
     """
-    narrowing = narrowing_of(slot, filter_)
+    _refuse_states(filter_)
+    searched, in_messages = searchable(slot)
+    narrowing = Narrowing.of(filter_, searched=searched, in_messages=in_messages)
     operations = (
         () if filter_.ops == OPERATIONS else [records.OPERATIONS[letter] for letter in filter_.ops]
     )

@@ -155,9 +155,10 @@ def _manifest(target: Target, path: str) -> dict[str, Any]:
 
 def refuse_narrowed(part: Slice) -> None:
     """Raise ``StoreProblem`` for conditions that only the store's record can answer."""
-    asked = replace(part.narrowed, no_actor=False, searched=None)
-    if asked.id.isdecimal():
-        asked = replace(asked, id="")
+    filter_ = replace(part.narrowed.filter, actor="")
+    if filter_.id.isdecimal():
+        filter_ = replace(filter_, id="")
+    asked = replace(part.narrowed, filter=filter_, searched=None)
     if asked != NOT_NARROWED or part.before != "sent" or part.numeric_scale is not None:
         raise StoreProblem(
             f"commit_seq {part.after_seq + 1} to {part.through_seq} is in the archive alone, which "
@@ -252,8 +253,8 @@ def _where(part: Slice, *, events: bool) -> pc.Expression:
             where &= holds(field, bound) | field.is_null()
     if part.whose:
         where &= actor.is_null() if part.narrowed.no_actor else actor.isin(list(part.actors))
-    if part.narrowed.id:
-        where &= xid == int(part.narrowed.id)
+    if part.narrowed.filter.id:
+        where &= xid == int(part.narrowed.filter.id)
     if part.operations:
         # (The first six letters of ``_change_type`` are the operation.)
         of_table = pc.utf8_slice_codeunits(pc.field("_change_type"), 0, 6)

@@ -11,8 +11,6 @@ from decoder.scalars import LSN
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Slice, SliceRange
 from replview.store.read import history_places, rows
 from replview.store.read.seen import TextLimits
-from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
-from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import chosen_tables
 
 #: The time and LSN of a transaction; one without its own (a message) has those of its record.
@@ -91,7 +89,10 @@ def conditions(
         found.append(sql.SQL("{} >= {}").format(PLACED_TIME, midnight))
         found.append(sql.SQL("{} < {}").format(PLACED_TIME, midnight + dt.timedelta(days=1)))
     if part.narrowed:
-        found.append(_narrowing(part))
+        narrowing = part.narrowed.filter.conditions(_limits(part))
+        found.append(_bound(narrowing.row_sql, narrowing.values))
+        if part.narrowed.filter.min_bytes:
+            found.append(shows_size(part))
     if relation_ids is not None:
         names = [str(each) for each in relation_ids]
         found.append(
@@ -100,24 +101,6 @@ def conditions(
             else sql.SQL("t.relations ?| {}").format(names)
         )
     return sql.SQL(" AND ").join(found)
-
-
-def _narrowing(part: Slice) -> sql.Composed:
-    """Return the slice's narrowing as a condition on ``transaction t``, like a page's filter."""
-    asked = part.narrowed
-    wanted = TransactionFilter(
-        states=asked.states,
-        actor=UNKNOWN_ACTOR if asked.no_actor else "",
-        origin=asked.origin,
-        text=asked.text,
-        id=asked.id,
-        min_changes=asked.min_changes,
-        min_bytes=asked.min_bytes,
-        prepared_min=asked.prepared_min,
-    )
-    found = wanted.conditions(_limits(part))
-    rows = _bound(found.row_sql, found.values)
-    return sql.SQL("{} AND {}").format(rows, shows_size(part)) if asked.min_bytes else rows
 
 
 def shows_size(part: Slice) -> sql.Composable:

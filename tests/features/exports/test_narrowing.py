@@ -28,6 +28,7 @@ from replview.management.commands import export as by_command
 from replview.parquet.reading import connect, resolve
 from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import export
+from replview.parquet.writing.layout import slice_name
 from replview.parquet.writing.planning import transactions_of
 from replview.parquet.writing.targets import Target
 from replview.spark.data_source import narrowed
@@ -106,6 +107,22 @@ def test_every_filter_of_the_page_narrows_an_export(told: History) -> None:
         )
         # What was asked for can be asked for again.
         assert read_export_request(told.slot, export_request.words).slice == export_request.slice
+
+
+def test_an_order_of_an_earlier_version_is_the_same_slice() -> None:
+    narrowed = {"states": ["committed"], "no_actor": True, "origin": "-", "id": "7", "text": "x",
+                "min_changes": 1, "min_bytes": 2, "prepared_min": 3, "searched": ["public.orders"],
+                "in_messages": False}  # fmt: skip
+    ends = {"incarnation_id": 1, "incarnation": 1, "after_seq": 0, "through_seq": 9}
+    part = Slice.from_json({"source": "shop", "slot": "replview", **ends, "narrowed": narrowed})
+
+    assert part.narrowed.filter.words() == {
+        "states": "committed", "actor": "?", "origin": "-", "q": "x", "id": "7",
+        "min_changes": "1", "min_bytes": "2", "prepared_min": "3",
+    }  # fmt: skip
+    assert part.to_json()["narrowed"] == narrowed
+    # Manifests in an archive have names with this digest.
+    assert slice_name(part).endswith("f6cb6b3e7f6f")
 
 
 def test_the_options_of_sparks_source_mean_the_same(told: History) -> None:
