@@ -9,16 +9,13 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Slot
 from replview.store.read.changes.selections import Selection
+from replview.store.read.transactions.fields import FIELDS
+from replview.store.read.transactions.filter_values import read_lsn, read_number
 from replview.text.parsing import name_parts, whole_number
 
 _OPERATION_LETTERS = {
     "insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M", "snapshot": "S",
 }  # fmt: skip
-#: Options that have the same name as their filter parameter.
-_UNCHANGED_NAMES = (
-    "actor", "origin", "transaction", "min_changes", "min_bytes", "prepared_min", "since", "until",
-    "from_lsn", "to_lsn", "where",
-)  # fmt: skip
 
 
 def add_filters(parser: ArgumentParser, *, of_rows: bool = True) -> None:
@@ -38,24 +35,20 @@ def add_filters(parser: ArgumentParser, *, of_rows: bool = True) -> None:
     option("--op", action="append", metavar="OP", type=_operation,
            help="insert, update, delete, truncate, message or snapshot; may be "
            "repeated")  # fmt: skip
-    option(
-        "--actor", metavar="NAME", help="only transactions of this actor; '?': of no known actor"
-    )
-    option(
-        "--origin",
-        metavar="NAME",
-        help="only transactions of this replication origin; '-': of none",
-    )
     states = ["committed", "message", "snapshot"]
     option("--state", action="append", metavar="STATE", choices=states,
            help="committed, message or snapshot (a baseline's rows)")  # fmt: skip
-    _add_transaction_filters(parser)
-    _add_place_filters(parser)
+    _add_single_transactions(parser)
+    types: dict[Any, Any] = {read_number: number, read_lsn: _lsn}
+    for field in FIELDS:
+        if field.option is not None:
+            option(f"--{field.name.replace('_', '-')}", type=types.get(field.read, str),
+                   metavar=field.option.metavar, help=field.option.help)  # fmt: skip
     if of_rows:
         _add_row_filters(parser)
 
 
-def _add_transaction_filters(parser: ArgumentParser) -> None:
+def _add_single_transactions(parser: ArgumentParser) -> None:
     option = parser.add_argument
     option("--xid", type=int, metavar="XID", help="only the transaction with this xid")
     option("--gid", metavar="GID", help="only the two-phase transaction with this gid")
@@ -65,35 +58,6 @@ def _add_transaction_filters(parser: ArgumentParser) -> None:
         metavar="ID",
         help="only the transaction with this number, as in its page's URL",
     )
-    option(
-        "--text",
-        metavar="TEXT",
-        help="search gid, xid, actor, origin, LSN, table names, and the values of a "
-        "transaction's first 200 changes",
-    )
-    option(
-        "--min-changes", type=number, metavar="N", help="only transactions with at least N changes"
-    )
-    option("--min-bytes", type=number, metavar="N", help="only transactions of at least N bytes")
-    option(
-        "--prepared-min",
-        type=number,
-        metavar="SECONDS",
-        help="only two-phase transactions that were prepared for at least this long",
-    )
-
-
-def _add_place_filters(parser: ArgumentParser) -> None:
-    option = parser.add_argument
-    option(
-        "--since",
-        metavar="TIME",
-        help="committed at or after this ISO time (UTC if it has no zone), or an age such as "
-        "2h or 7d",
-    )
-    option("--until", metavar="TIME", help="committed before this time")
-    option("--from-lsn", type=_lsn, metavar="LSN", help="commit LSN at or after this one")
-    option("--to-lsn", type=_lsn, metavar="LSN", help="commit LSN at or before this one")
 
 
 def _add_row_filters(parser: ArgumentParser) -> None:
@@ -128,9 +92,9 @@ def words_of(options: dict[str, Any]) -> dict[str, str]:
         "ops": "".join(options["op"] or ()),
         "states": ",".join(options["state"] or ()),
         "id": options["gid"] or ("" if options["xid"] is None else str(options["xid"])),
-        "q": options["text"],
         "key": options.get("row"),
-        **{name: options.get(name) for name in _UNCHANGED_NAMES},
+        **{name: options.get(name) for name in ("transaction", "where")},
+        **{field.parameter: options[field.name] for field in FIELDS if field.option},
     }
     return {name: str(value) for name, value in parameters.items() if value}
 

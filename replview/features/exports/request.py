@@ -33,11 +33,6 @@ from replview.targets.policy import Refused, read_policy, target_of
 from replview.text.parsing import table_word
 
 _NEW_NAME_REMEDY = "Export into another folder under another name, or without since-last"
-#: Filter parameters that restrict an export.
-FILTER_PARAMS = (
-    "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
-    "states", "origin", "min_changes", "min_bytes", "prepared_min",
-)  # fmt: skip
 _GAPS_SHOWN = 3
 #: Parameters that set the beginning of a slice.
 BEGINNINGS = ("since", "from_lsn", "transaction")
@@ -167,7 +162,7 @@ def read_export_request(
         numeric_scale = last_slice.numeric_scale
     slice_ = _resolve_slice(slot, changes.filter, named=bool(name), tables=tables, before=before,
                             numeric_scale=numeric_scale, **ends)  # fmt: skip
-    used = {key: text for key, text in changes.words().items() if key in (*FILTER_PARAMS, "slot")}
+    used = {key: text for key, text in changes.words().items() if key not in _ROW_CONDITIONS}
     if last is not None:
         same_masks(last, slice_)
     return ExportRequest(

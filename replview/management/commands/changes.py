@@ -30,6 +30,7 @@ from replview.store.read.changes.selections import (
 )
 from replview.store.read.changes.stream import RecordWriter, StreamCursor, last_cursor
 from replview.store.read.table_names import unknown_words
+from replview.store.read.transactions.fields import FIELDS
 from replview.store.write.access_record import Action, note
 from replview.store.write.search_record import searched_changes
 from replview.text.formats import plural
@@ -38,8 +39,8 @@ from replview.text.formats import plural
 _POLL_SECONDS = 0.25
 #: Options that cannot be combined with ``--row``.
 _NOT_WITH_ROW = (
-    "actor", "origin", "state", "xid", "gid", "transaction", "text", "min_changes", "min_bytes",
-    "prepared_min", "from_lsn", "to_lsn", "where",
+    *(field.name for field in FIELDS if field.option and field.name not in ("since", "until")),
+    "state", "xid", "gid", "transaction", "where",
 )  # fmt: skip
 
 

@@ -23,6 +23,14 @@ from replview.store.read.transactions.filter_values import (
 from replview.text.formats import age_words, bytes_words, count_words
 
 
+@dataclass(frozen=True, slots=True)
+class CommandOption:
+    """An option of ``replview changes`` and ``export``, named like the field's attribute."""
+
+    metavar: str
+    help: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """A parameter of a filter. Its functions are called with values that restrict the filter.
@@ -51,6 +59,8 @@ class Field:
     part: int = 5
     #: Description in the documentation of the API.
     description: str
+    #: The option of commands; None: the commands declare options of their own for it.
+    option: CommandOption | None = None
 
     @property
     def parameter(self) -> str:
@@ -96,6 +106,7 @@ FIELDS = (
         in_words=field_words.actor_words,
         part=3,
         description="exactly; `?`: nobody was named",
+        option=CommandOption("NAME", "only transactions of this actor; '?': of no known actor"),
     ),
     Field(
         name="origin",
@@ -106,6 +117,7 @@ FIELDS = (
         in_words=field_words.origin_words,
         part=4,
         description="exactly; `-`: written on the source itself",
+        option=CommandOption("NAME", "only transactions of this replication origin; '-': of none"),
     ),
     Field(
         name="text",
@@ -116,6 +128,11 @@ FIELDS = (
         in_words=field_words.in_frame("that hold “{}”"),
         part=6,
         description="text in names, and in values of each one's first 200 changes",
+        option=CommandOption(
+            "TEXT",
+            "search gid, xid, actor, origin, LSN, table names, and the values of a transaction's "
+            "first 200 changes",
+        ),
     ),
     Field(
         name="id",
@@ -131,6 +148,7 @@ FIELDS = (
         add_sql=field_sql.at_least("min_changes", field_sql.CHANGES, "b.max_changes"),
         in_words=field_words.in_frame("of at least {} changes", count_words),
         description="at least so many changes",
+        option=CommandOption("N", "only transactions with at least N changes"),
     ),
     Field(
         name="min_bytes",
@@ -138,6 +156,7 @@ FIELDS = (
         add_sql=field_sql.at_least("min_bytes", "t.size_bytes", "b.max_size_bytes"),
         in_words=field_words.in_frame("of at least {}", bytes_words),
         description="at least so large",
+        option=CommandOption("N", "only transactions of at least N bytes"),
     ),
     Field(
         name="prepared_min",
@@ -145,6 +164,9 @@ FIELDS = (
         add_sql=field_sql.add_prepared_min,
         in_words=field_words.in_frame("prepared for at least {}", age_words),
         description="prepared for at least so many seconds",
+        option=CommandOption(
+            "SECONDS", "only two-phase transactions that were prepared for at least this long"
+        ),
     ),
     Field(
         name="since",
@@ -152,6 +174,11 @@ FIELDS = (
         add_sql=field_sql.add_since,
         in_words=field_words.moment_words("since"),
         description="an ISO time, or an age: `2h`, `7d`",
+        option=CommandOption(
+            "TIME",
+            "committed at or after this ISO time (UTC if it has no zone), or an age such as 2h or "
+            "7d",
+        ),
     ),
     Field(
         name="until",
@@ -159,6 +186,7 @@ FIELDS = (
         add_sql=field_sql.add_until,
         in_words=field_words.moment_words("until"),
         description="the same",
+        option=CommandOption("TIME", "committed before this time"),
     ),
     Field(
         name="from_lsn",
@@ -166,6 +194,7 @@ FIELDS = (
         add_sql=field_sql.add_from_lsn,
         in_words=field_words.in_frame("from {}"),
         description="commits at or after it, of the slot's present incarnation",
+        option=CommandOption("LSN", "commit LSN at or after this one"),
     ),
     Field(
         name="to_lsn",
@@ -173,5 +202,6 @@ FIELDS = (
         add_sql=field_sql.add_to_lsn,
         in_words=field_words.in_frame("to {}"),
         description="commits at or before it, of the slot's present incarnation",
+        option=CommandOption("LSN", "commit LSN at or before this one"),
     ),
 )
