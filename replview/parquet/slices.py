@@ -13,14 +13,19 @@ from typing import Any, Literal, Self, get_args
 import pyarrow as pa
 
 from replview.parquet.slice_schemas import SliceColumn, slice_columns, table_schema
+from replview.store.read.transactions.fields import FIELDS
 from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import table_text
 
 #: States that a slice's transactions can have: states with a place in history and some content.
 STATES = ("committed", "snapshot", "message")
-#: Fields of a filter that a slice has as attributes of its own.
-_OWN_FIELDS = {"slot", "tables", "ops", "since", "until", "from_lsn", "to_lsn"}
+#: Fields of a filter that a slice does not have as attributes of its own.
+NARROWING_FIELDS = [
+    field
+    for field in FIELDS
+    if field.name not in ("slot", "tables", "ops", "since", "until", "from_lsn", "to_lsn")
+]
 #: Attributes of a ``Narrowing`` beside its filter.
 _LIMITS = ("searched", "in_messages")
 OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
@@ -75,11 +80,7 @@ class Narrowing:
 
         A slice has known actors, but not that the actor is unknown.
         """
-        values = {
-            entry.name: value
-            for entry, value in filter_.restricting()
-            if entry.name not in _OWN_FIELDS
-        }
+        values = {entry.name: getattr(filter_, entry.name) for entry in NARROWING_FIELDS}
         values["states"] = tuple(state for state in STATES if state in filter_.states)
         values["actor"] = UNKNOWN_ACTOR if filter_.actor == UNKNOWN_ACTOR else ""
         searched = searched if filter_.text else None

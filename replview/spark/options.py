@@ -27,6 +27,7 @@ from replview.parquet.reading.places import ends, everything
 from replview.parquet.reading.resolving import known_tables
 from replview.parquet.slices import (
     BEFORE,
+    NARROWING_FIELDS,
     STATES,
     Masked,
     Narrowing,
@@ -37,17 +38,20 @@ from replview.parquet.slices import (
 from replview.parquet.writing import manifests
 from replview.parquet.writing.targets import Target
 from replview.spark.planned_files import PlannedFiles, in_schema
-from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
+from replview.store.read.transactions.fields import Field
+from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR, read_number
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import plain_name, read_table_word, whole_number
 
 log = logging.getLogger("replview.spark")
 ROWS_PER_PARTITION = 250_000
+#: Fields of a filter that are one option each, named like the attribute.
+_PLAIN_FIELDS = [field for field in NARROWING_FIELDS if field.name not in ("actor", "states", "id")]
 _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
-    "operations", "actors", "states", "origin", "gid", "xid", "text", "min_changes", "min_bytes",
-    "prepared_min", "before", "numeric_scale", "dsn", "partitions", "rowsperpartition",
-    "maxrowspertrigger", "pushdown", "masked", "excluded", "archive", "failondataloss",
+    "operations", "actors", "states", "gid", "xid", *(field.name for field in _PLAIN_FIELDS),
+    "before", "numeric_scale", "dsn", "partitions", "rowsperpartition", "maxrowspertrigger",
+    "pushdown", "masked", "excluded", "archive", "failondataloss",
 )  # fmt: skip
 #: Options that Spark and exports set themselves.
 _SET_BY_SPARK = ("path", "files")
@@ -165,14 +169,22 @@ def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
     filter_ = TransactionFilter(
         states=states,
         actor=UNKNOWN_ACTOR if nobody else "",
-        origin=given.get("origin", "").strip(),
         id=gid or ("" if xid is None else str(xid)),
-        text=given.get("text", "").strip(),
-        min_changes=_number(given, "min_changes") or 0,
-        min_bytes=_number(given, "min_bytes") or 0,
-        prepared_min=_number(given, "prepared_min") or 0,
+        **{field.name: _value(given, field) for field in _PLAIN_FIELDS},
     )
     return Narrowing.of(filter_)
+
+
+def _value(given: Mapping[str, str], field: Field) -> Any:
+    """Return the value of an option that is a field of a filter. Raises ``StoreProblem``."""
+    if field.read is read_number:
+        return _number(given, field.name) or 0
+    text = given.get(field.name, "")
+    text = text if field.exact else text.strip()
+    value = field.read(text)
+    if text and not value:
+        raise StoreProblem(f"{field.name} is not valid", f"it is {field.description}")
+    return value
 
 
 def _excluded(text: str, relation: str) -> tuple[str, ...]:
