@@ -39,7 +39,7 @@ from replview.parquet.writing import manifests
 from replview.parquet.writing.targets import Target
 from replview.spark.planned_files import PlannedFiles, in_schema
 from replview.store.read.transactions.fields import Field
-from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR, read_number
+from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import plain_name, read_table_word, whole_number
 
@@ -177,7 +177,7 @@ def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
 
 def _value(given: Mapping[str, str], field: Field) -> Any:
     """Return the value of an option that is a field of a filter. Raises ``StoreProblem``."""
-    if field.read is read_number:
+    if field.is_number:
         return _number(given, field.name) or 0
     text = given.get(field.name, "")
     text = text if field.exact else text.strip()

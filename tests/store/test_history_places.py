@@ -2,6 +2,7 @@
 
 import datetime as dt
 import time
+from dataclasses import fields
 
 import pytest
 
@@ -9,6 +10,7 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction, Change, Transaction
 from replview.store.read.history_places import first_seqs_from_lsn, last_seqs_at_time
+from replview.store.read.transactions.fields import FIELDS
 from replview.store.read.transactions.filter_values import read_time
 from replview.store.read.transactions.listing import (
     ListCursor,
@@ -148,6 +150,14 @@ def test_a_filter_is_what_its_words_say() -> None:
     )
     assert odd == TransactionFilter()
     assert set(odd.misread) == {"since", "states", "to_lsn", "ops"}
+
+
+def test_each_attribute_of_a_filter_is_a_field() -> None:
+    attributes = {attribute.name: attribute.default for attribute in fields(TransactionFilter)}
+    del attributes["misread"]
+
+    assert [field.name for field in FIELDS] == list(attributes)
+    assert all(field.default in (None, attributes[field.name]) for field in FIELDS)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from replview.features.exports.request import (
 from replview.features.exports.summary import BEFORE_CHOICES, summary_of
 from replview.parquet.slices import BEFORE, BeforeOrigin
 from replview.store.models import Export, Relation, Slot
-from replview.store.read.transactions.filter_values import NO_ORIGIN, OPERATIONS
+from replview.store.read.transactions.fields import FIELDS
+from replview.store.read.transactions.filter_values import OPERATIONS
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.targets.policy import Policy, Refused, default_target, read_policy, target_of
 from replview.text.formats import age_words, bytes_words, count_words, plural
@@ -27,12 +28,9 @@ from replview.text.parsing import table_word, whole_number
 from replview.ui.job_pages import SummaryPart, tables_words, url_of, words_of
 from replview.ui.sentence import Sentence, refusal
 
-#: Parameters that have no field and can only be removed, with their labels.
-_REMOVABLE = {
-    "from_lsn": "from LSN", "to_lsn": "to LSN", "transaction": "of transaction",
-    "q": "with the text", "id": "of xid or gid", "states": "in the state", "origin": "of origin",
-    "min_changes": "of at least", "min_bytes": "of at least",
-    "prepared_min": "prepared for at least", "where": "where", "key": "of the row",
+#: Parameters that have no input and can only be removed, with their labels.
+_REMOVABLE = {field.parameter: field.label for field in FIELDS if field.label} | {
+    "transaction": "of transaction", "where": "where", "key": "of the row",
 }  # fmt: skip
 #: Figures of a slice that is only counted while it is written.
 _UNCOUNTED_FIGURES: list[dict[str, Any]] = [
@@ -59,17 +57,6 @@ _EARLIER_SHOWN = 3
 #: Parameters of this page that do not belong to the filter.
 OWN_PARAMETERS = ("to", "before", "numeric_scale", "name", "since_last", "read")
 _LIST_PARAMETERS = ("tables", "states")
-
-
-def _chip_text(param: str, value: str, filter_: TransactionFilter) -> str:
-    """Return a parameter's value in words; an invalid number stays as it was given."""
-    texts = {
-        "min_changes": plural(filter_.min_changes, "change") if filter_.min_changes else "",
-        "min_bytes": bytes_words(filter_.min_bytes) if filter_.min_bytes else "",
-        "prepared_min": age_words(filter_.prepared_min) if filter_.prepared_min else "",
-        "origin": "the source itself" if value == NO_ORIGIN else "",
-    }
-    return texts.get(param) or value
 
 
 def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
@@ -155,9 +142,15 @@ class ExportPage:
     @property
     def removable(self) -> list[tuple[str, str, str]]:
         """Return the parameters that can only be removed: label, value, address without it."""
+        # An invalid number stays as it was given.
+        shown = {
+            field.parameter: field.shown(value)
+            for field, value in self.filter.restricting()
+            if field.shown is not None
+        }
         return [
-            (name, _chip_text(param, self.words[param], self.filter), self.url(**{param: ""}))
-            for param, name in _REMOVABLE.items()
+            (label, shown.get(param, self.words[param]), self.url(**{param: ""}))
+            for param, label in _REMOVABLE.items()
             if self.words.get(param)
         ]
 

@@ -20,6 +20,7 @@ from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.days import last_deleted_day
 from replview.store.read.table_names import unknown_tables
 from replview.store.read.transactions import listing
+from replview.store.read.transactions.fields import FIELDS, Field
 from replview.store.read.transactions.filter_values import OPERATIONS, read_time
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.write.search_record import searched_transactions
@@ -45,10 +46,6 @@ _LIST_PARAMETERS = ("tables", "states")
 STATES = (
     "streaming", "prepared", "committed", "message", "aborted", "rolled back", "skipped",
     "snapshot", "unknown",
-)  # fmt: skip
-#: Filters that the menu *More* holds.
-MORE_WORDS = (
-    "since", "until", "from_lsn", "to_lsn", "min_changes", "min_bytes", "prepared_min", "id",
 )  # fmt: skip
 
 
@@ -107,12 +104,22 @@ class TransactionsPage:
     several: bool
     operations: list[OperationLink]
     words: str = ""
-    more_set: int = 0
     #: None unless the list is empty.
     nothing: NothingFound | None = None
     #: Name and address of each slot to choose, *all* first; empty if there is one slot.
     slots: list[tuple[str, str]] = field(default_factory=list)
     states: tuple[str, ...] = STATES
+
+    @property
+    def more(self) -> list[tuple[Field, str]]:
+        """Return the fields of the menu *More*, each with the text of its parameter."""
+        texts = self.wanted.words()
+        return [(entry, texts.get(entry.parameter, "")) for entry in FIELDS if entry.page_input]
+
+    @property
+    def more_set(self) -> int:
+        """Return how many fields of the menu *More* are set."""
+        return sum(1 for _, text in self.more if text)
 
     def url(self, **changes: str) -> str:
         """Return the list's address with some parameters changed."""
@@ -234,7 +241,6 @@ def read_page(
         several=several,
         operations=[_operation_link(filter_, letter) for letter in OPERATIONS],
         words=filter_.sentence(),
-        more_set=sum(1 for name in MORE_WORDS if filter_.words().get(name)),
         slots=[(name, list_url(filter_, slot=name)) for name in ("", *slot_names)]
         if slot_names
         else [],

@@ -105,6 +105,24 @@ def test_pressing_a_letter_leaves_it_alone_and_more_are_added(signed_in, history
     assert parse_qs(urlsplit(letters["D"].url).query)["ops"] == ["ID"]
 
 
+def test_further_fields_are_inputs_of_the_menu(signed_in, history) -> None:
+    query = {"min_changes": "2", "from_lsn": "2/4E91A6F0", "since": "soon"}
+    answer = signed_in.get("/transactions/", query)
+
+    assert answer.context["page"].more_set == 2
+    inputs = re.findall(r'<input type="text"[^>]*>', answer.content.decode())
+    values = {
+        match[1]: match[2]
+        for text in inputs
+        if (match := re.search(r'name="(\w+)" value="([^"]*)"', text))
+    }
+    assert (values["min_changes"], values["from_lsn"]) == ("2", "2/4E91A6F0")
+    assert {values[name] for name in ("id", "min_bytes", "prepared_min", "since", "until")} == {""}
+    [number] = [text for text in inputs if 'name="min_bytes"' in text]
+    assert 'inputmode="numeric"' in number
+    assert 'maxlength="18"' in number
+
+
 @pytest.mark.parametrize("name", ["actor", "origin"])
 def test_spaces_belong_to_the_name_of_an_actor_or_origin(signed_in, history, name: str) -> None:
     history.commit(insert(1), **{name: " odd "})

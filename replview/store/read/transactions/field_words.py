@@ -9,6 +9,7 @@ from replview.store.read.transactions.filter_values import (
     UNKNOWN_ACTOR,
     Touched,
 )
+from replview.text.formats import plural
 
 _VERBS = {
     "I": "inserted",
@@ -21,9 +22,19 @@ _VERBS = {
 _NAMES_SHOWN = 3
 
 
-def in_frame(frame: str, format_: Callable[[Any], str] = str) -> Callable[[Any, Touched], str]:
-    """Return the function that puts a formatted value into a frame like ``of at least {}``."""
-    return lambda value, _: frame.format(format_(value))
+def in_frame(frame: str) -> Callable[[Any, Touched], str]:
+    """Return the function that puts a value into a frame like ``with xid or gid {}``."""
+    return lambda value, _: frame.format(value)
+
+
+def changes_number(number: int) -> str:
+    """Return ``3 changes``."""
+    return plural(number, "change")
+
+
+def origin_name(origin: str) -> str:
+    """Return the name of an origin."""
+    return "the source itself" if origin == NO_ORIGIN else origin
 
 
 def states_words(states: tuple[str, ...], _: Touched) -> str:

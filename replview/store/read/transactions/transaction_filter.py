@@ -80,7 +80,7 @@ class TransactionFilter:
     def sentence(self) -> str:
         """Return ``by alice, that updated or deleted in orders``; empty without a condition."""
         in_order = sorted(self.restricting(), key=lambda entry: entry[0].part)
-        parts = (field.in_words(value, self) for field, value in in_order if field.in_words)
+        parts = (field.part_of_sentence(value, self) for field, value in in_order)
         return ", ".join(filter(None, parts))
 
     def conditions(
