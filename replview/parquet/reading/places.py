@@ -89,10 +89,7 @@ def conditions(
         found.append(sql.SQL("{} >= {}").format(PLACED_TIME, midnight))
         found.append(sql.SQL("{} < {}").format(PLACED_TIME, midnight + dt.timedelta(days=1)))
     if part.narrowed:
-        narrowing = part.narrowed.filter.conditions(_limits(part))
-        found.append(_bound(narrowing.row_sql, narrowing.values))
-        if part.narrowed.filter.min_bytes:
-            found.append(shows_size(part))
+        found.append(_narrowing(part))
     if relation_ids is not None:
         names = [str(each) for each in relation_ids]
         found.append(
@@ -101,6 +98,15 @@ def conditions(
             else sql.SQL("t.relations ?| {}").format(names)
         )
     return sql.SQL(" AND ").join(found)
+
+
+def _narrowing(part: Slice) -> sql.Composed:
+    """Return the slice's filter as a condition on ``transaction t``."""
+    narrowing = part.narrowed.filter.conditions(_limits(part))
+    rows = _bound(narrowing.row_sql, narrowing.values)
+    if not part.narrowed.filter.min_bytes:
+        return rows
+    return sql.SQL("{} AND {}").format(rows, shows_size(part))
 
 
 def shows_size(part: Slice) -> sql.Composable:

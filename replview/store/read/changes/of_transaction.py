@@ -16,7 +16,7 @@ from replview.store.read.changes.values import cut_sql
 from replview.store.read.rows import NOT_ABORTED, ChangeRow
 from replview.store.read.seen import TextLimits, pattern_of, seen_change, tables_of, text_limits
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.conditions import TEXT_CHANGES
+from replview.store.read.transactions.field_sql import TEXT_CHANGES
 
 #: Characters beyond which a page cuts a value.
 CUT_CHARACTERS = 50_000
