@@ -22,7 +22,7 @@ from replview.store.models import ApiToken, AssignedPassword, Grant, Source
 from replview.store.write.access_record import note
 from replview.text.problem import CodedProblem
 
-_CHANGED = "changed_settings"
+_CHANGED_SETTINGS = "changed_settings"
 _MAX_PATTERNS = 200
 #: How long a password that an admin set may be used to sign in.
 ASSIGNED_FOR = dt.timedelta(hours=72)
@@ -78,20 +78,20 @@ def check_password(password: str, user: User | None = None) -> None:
 def change_role(user: User, role: Role | None) -> None:
     """Give the account this role only. Raises ``AccountProblem`` for the last admin."""
     if role is not Role.ADMIN:
-        _not_the_last_admin(user)
-    before = role_of(user)
+        _refuse_last_admin(user)
+    old_role = role_of(user)
     if user.is_superuser and role is not Role.ADMIN:
         user.is_superuser = user.is_staff = False
         user.save(update_fields=["is_superuser", "is_staff"])
     set_role(user, role)
-    was, now = (one.word if one else "none" for one in (before, role))
-    _note("role changed", user, before=was, after=now)
+    old_name, new_name = (value.word if value else "none" for value in (old_role, role))
+    _note("role changed", user, before=old_name, after=new_name)
 
 
 @transaction.atomic
 def close_account(user: User) -> None:
     """Close the account, end its sessions and revoke its tokens. Raises ``AccountProblem``."""
-    _not_the_last_admin(user)
+    _refuse_last_admin(user)
     user.is_active = False
     user.save(update_fields=["is_active"])
     forget_rights(user)
@@ -133,8 +133,8 @@ def mark_assigned(user: User) -> None:
 
 def assigned_until(user: User) -> dt.datetime | None:
     """Return when the password that an admin set expires; None: the owner chose it."""
-    marks = AssignedPassword.objects.filter(user=user)
-    return marks.values_list("expires_at", flat=True).first()
+    passwords = AssignedPassword.objects.filter(user=user)
+    return passwords.values_list("expires_at", flat=True).first()
 
 
 def unlock(user: User) -> None:
@@ -152,8 +152,8 @@ def sign_out(user: User) -> int:
 
 def sessions_of(user: User) -> list[Session]:
     """Return the account's sessions that have not expired."""
-    alive = Session.objects.filter(expire_date__gt=timezone.now())
-    return [row for row in alive if row.get_decoded().get("_auth_user_id") == str(user.pk)]
+    unexpired = Session.objects.filter(expire_date__gt=timezone.now())
+    return [row for row in unexpired if row.get_decoded().get("_auth_user_id") == str(user.pk)]
 
 
 @transaction.atomic
@@ -166,11 +166,11 @@ def give_grant(
     Raises ``AccountProblem``.
     """
     patterns = read_patterns(tables)
-    to = {"group": holder} if isinstance(holder, Group) else {"user": holder}
-    Grant.objects.filter(source=source, **to).delete()
-    grant = Grant.objects.create(source=source, tables=patterns, created_by=by, **to)
+    holder_field = {"group": holder} if isinstance(holder, Group) else {"user": holder}
+    Grant.objects.filter(source=source, **holder_field).delete()
+    grant = Grant.objects.create(source=source, tables=patterns, created_by=by, **holder_field)
     note(
-        _CHANGED, subject=f"grant to {holder}", source_id=source.pk if source else None,
+        _CHANGED_SETTINGS, subject=f"grant to {holder}", source_id=source.pk if source else None,
         details={"act": "granted", "to": str(holder), "source": source.name if source else "*",
                  "tables": patterns or ["*"]},
     )  # fmt: skip
@@ -182,7 +182,7 @@ def take_grant(grant: Grant) -> None:
     holder = str(grant.user or grant.group)
     source = grant.source.name if grant.source else "*"
     note(
-        _CHANGED, subject=f"grant to {holder}", source_id=grant.source_id,
+        _CHANGED_SETTINGS, subject=f"grant to {holder}", source_id=grant.source_id,
         details={"act": "revoked", "from": holder, "source": source, "tables": grant.tables},
     )  # fmt: skip
     grant.delete()
@@ -190,38 +190,40 @@ def take_grant(grant: Grant) -> None:
 
 def read_patterns(tables: Sequence[str]) -> list[str]:
     """Return patterns of ``schema.table`` with ``*``; empty for all. Raises ``AccountProblem``."""
-    found = [pattern for text in tables if (pattern := text.strip())]
-    for pattern in found:
+    patterns = [pattern for text in tables if (pattern := text.strip())]
+    for pattern in patterns:
         if "." not in pattern and pattern != "*":
             raise AccountProblem(f"{pattern}: write schema.table, as in public.*", field="tables")
         if len(pattern) > 200:
             raise AccountProblem("a pattern is too long", field="tables")
-    if len(found) > _MAX_PATTERNS:
+    if len(patterns) > _MAX_PATTERNS:
         raise AccountProblem(f"{_MAX_PATTERNS} patterns at most", field="tables")
-    return [] if "*" in found else found
+    return [] if "*" in patterns else patterns
 
 
-def _not_the_last_admin(user: User) -> None:
+def _refuse_last_admin(user: User) -> None:
     # When two admins close each other at once, the second waits for this lock and is refused.
-    found = list(admins().values_list("pk", flat=True))
-    rows = get_user_model()._default_manager.select_for_update().filter(pk__in=found)
-    list(rows.order_by("pk"))
+    admin_ids = list(admins().values_list("pk", flat=True))
+    locked_accounts = get_user_model()._default_manager.select_for_update().filter(pk__in=admin_ids)
+    list(locked_accounts.order_by("pk"))
     if list(admins().values_list("pk", flat=True)) == [user.pk]:
         raise AccountProblem(f"{user.get_username()} is the last admin: make another one first")
 
 
 def end_sessions(user: User) -> int:
     """End every session of the account without a record of it, and return their number."""
-    found = sessions_of(user)
-    for row in found:
-        row.delete()
-    return len(found)
+    sessions = sessions_of(user)
+    for session in sessions:
+        session.delete()
+    return len(sessions)
 
 
 def _revoke_tokens(user: User) -> int:
     return ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=timezone.now())
 
 
-def _note(act: str, user: User, **more: Any) -> None:
+def _note(act: str, user: User, **extra: Any) -> None:
     name = user.get_username()
-    note(_CHANGED, subject=f"account {name}", details={"act": act, "account": name, **more})
+    note(
+        _CHANGED_SETTINGS, subject=f"account {name}", details={"act": act, "account": name, **extra}
+    )

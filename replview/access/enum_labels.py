@@ -18,7 +18,7 @@ _DEADLINE_SECONDS = 3.0
 _PAUSE_SECONDS = 5.0
 
 #: Labels of each type that was queried within the pause: ``{(source, oid): (time, labels)}``.
-_asked: dict[tuple[int, int], tuple[float, Sequence[str] | None]] = {}
+_labels_by_type: dict[tuple[int, int], tuple[float, Sequence[str] | None]] = {}
 
 
 def labels_now(relation_id: int, type_oid: int, name: str) -> Sequence[str] | None:
@@ -31,18 +31,18 @@ def labels_now(relation_id: int, type_oid: int, name: str) -> Sequence[str] | No
     if relation is None:
         return None
     source = relation.slot.source
-    at, labels = _asked.get((source.pk, type_oid), (-_PAUSE_SECONDS, None))
+    queried_at, labels = _labels_by_type.get((source.pk, type_oid), (-_PAUSE_SECONDS, None))
     now = time.monotonic()
-    if now - at < _PAUSE_SECONDS:
+    if now - queried_at < _PAUSE_SECONDS:
         return labels
     try:
         with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
-            found = type_bases(connection, [type_oid]).get(type_oid)
+            base = type_bases(connection, [type_oid]).get(type_oid)
     except (SourceProblem, *UNUSABLE):
-        found = None
-    labels = found["labels"] if found is not None and found["name"] == name else None
-    for key, (at, _) in list(_asked.items()):
-        if now - at >= _PAUSE_SECONDS:
-            _asked.pop(key, None)
-    _asked[source.pk, type_oid] = now, labels
+        base = None
+    labels = base["labels"] if base is not None and base["name"] == name else None
+    for key, (queried_at, _) in list(_labels_by_type.items()):
+        if now - queried_at >= _PAUSE_SECONDS:
+            _labels_by_type.pop(key, None)
+    _labels_by_type[source.pk, type_oid] = now, labels
     return labels

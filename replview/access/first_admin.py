@@ -17,13 +17,13 @@ from replview.access.rights import Role, admins
 from replview.store.models import SetupCode
 
 GOOD_FOR = dt.timedelta(hours=24)
-_LOCK = 7_402_331
+_LOCK_ID = 7_402_331
 
 
 def new_code() -> str | None:
     """Make a code and delete the former ones. Returns None where there is an admin already."""
     with transaction.atomic():
-        _one_at_a_time()
+        _lock_setup()
         if admins().exists():
             return None
         SetupCode.objects.all().delete()
@@ -34,31 +34,31 @@ def new_code() -> str | None:
 
 def is_good(code: str) -> bool:
     """Return whether this code can make an admin now."""
-    return _row(code) is not None and not admins().exists()
+    return _valid_code(code) is not None and not admins().exists()
 
 
 def first_admin(code: str, name: str, password: str) -> User | None:
     """Create the admin, or return None where the code is invalid. Raises ``AccountProblem``."""
     with transaction.atomic():
-        _one_at_a_time()
-        row = _row(code)
-        if row is None or admins().exists():
+        _lock_setup()
+        setup_code = _valid_code(code)
+        if setup_code is None or admins().exists():
             return None
         user = create_account(name, Role.ADMIN, password, by_owner=True)
-        row.used_at = timezone.now()
-        row.save(update_fields=["used_at"])
+        setup_code.used_at = timezone.now()
+        setup_code.save(update_fields=["used_at"])
     return user
 
 
-def _row(code: str) -> SetupCode | None:
-    good = SetupCode.objects.filter(used_at=None, expires_at__gt=timezone.now())
-    return good.filter(digest=_digest(code)).first()
+def _valid_code(code: str) -> SetupCode | None:
+    unexpired = SetupCode.objects.filter(used_at=None, expires_at__gt=timezone.now())
+    return unexpired.filter(digest=_digest(code)).first()
 
 
-def _one_at_a_time() -> None:
+def _lock_setup() -> None:
     """Lock until the transaction ends, so that two browsers with the code make one admin."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_ID])
 
 
 def _digest(code: str) -> str:

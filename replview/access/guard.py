@@ -20,12 +20,12 @@ from replview.store.models import ApiToken, Source
 from replview.store.models.seen import seen_sources
 
 #: Most admins that the page names.
-_NAMED = 5
+_MOST_NAMED_ADMINS = 5
 _NO_TOKEN = {
     "error": "no token, or one that is unknown, revoked or expired",
     "remedy": "send 'Authorization: Bearer rv_…' with a token of 'replview token create NAME'",
 }
-_TOO_MANY = {
+_TOO_MANY_REQUESTS = {
     "error": "this account has too many requests under way",
     "remedy": "wait until some of them have been answered",
 }
@@ -48,9 +48,9 @@ def require(request: HttpRequest, role: Role, source: Source | int | None = None
         source_id = source if isinstance(source, int) else source.pk
         if not sees_source(request.user, source_id):
             raise Http404("there is no such source")
-    has = role_of(request.user)
-    if has is None or has < role:
-        raise NeedsRole(role if has is not None else None)
+    user_role = role_of(request.user)
+    if user_role is None or user_role < role:
+        raise NeedsRole(role if user_role is not None else None)
 
 
 def has_all_tables(request: HttpRequest, source: Source) -> bool:
@@ -72,24 +72,24 @@ def forbidden(request: HttpRequest, exception: object = None) -> HttpResponse:
     """Answer a refusal with the role needed, the account's role, and who can give one."""
     role = getattr(exception, "role", None)
     why = getattr(exception, "why", "")
-    has = role_of(getattr(request, "user", None))
+    user_role = role_of(getattr(request, "user", None))
     if request.path_info.startswith("/api/"):
-        return JsonResponse(_as_json(role, has, why), status=403)
+        return JsonResponse(_refusal_json(role, user_role, why), status=403)
     page = {
         "needed": role.word if role else "",
-        "has": has.word if has else "",
+        "has": user_role.word if user_role else "",
         "why": why,
-        "admins": list(admins().values_list("username", flat=True)[: _NAMED + 1]),
-        "named": _NAMED,
+        "admins": list(admins().values_list("username", flat=True)[: _MOST_NAMED_ADMINS + 1]),
+        "named": _MOST_NAMED_ADMINS,
     }
     return render(request, "accounts/refused.html", page, status=403)
 
 
-def _as_json(role: Role | None, has: Role | None, why: str) -> dict[str, str]:
+def _refusal_json(role: Role | None, user_role: Role | None, why: str) -> dict[str, str]:
     error = why or (f"this needs the role {role.word}" if role else "this is not allowed")
-    if not why and role is not None and has is not None:
-        error += f"; yours is {has.word}"
-    if has is None:
+    if not why and role is not None and user_role is not None:
+        error += f"; yours is {user_role.word}"
+    if user_role is None:
         error = "this account has no role"
     return {"error": error, "remedy": "ask an admin of this replview"}
 
@@ -114,7 +114,7 @@ class AllowedMiddleware(MiddlewareMixin):
         if page is None:
             raise NeedsRole(None, "Nobody may open this address: its page says no role.")
         if not takes_share(getattr(request, "scope", {}), request.user.pk):
-            return JsonResponse(_TOO_MANY, status=429, headers={"Retry-After": "2"})
+            return JsonResponse(_TOO_MANY_REQUESTS, status=429, headers={"Retry-After": "2"})
         _check(request, page, method)
         if kwargs and seen_sources() is not None:
             page.check_words(kwargs)
@@ -126,14 +126,14 @@ def _check(request: HttpRequest, page: Page, method: str) -> None:
     token: ApiToken | None = getattr(request, "replview_token", None)
     if token is not None and not _within_scope(token.scope, page, method):
         raise NeedsRole(None, f"a token of scope {token.scope} is not good for this")
-    needed = page.role_for(method)
-    if needed == SIGNED_IN:
+    needed_role = page.role_for(method)
+    if needed_role == SIGNED_IN:
         return
-    has = role_of(request.user)
-    if has is None:
+    user_role = role_of(request.user)
+    if user_role is None:
         raise NeedsRole(None)
-    if not isinstance(needed, Role) or has < needed:
-        raise NeedsRole(needed if isinstance(needed, Role) else Role.ADMIN)
+    if not isinstance(needed_role, Role) or user_role < needed_role:
+        raise NeedsRole(needed_role if isinstance(needed_role, Role) else Role.ADMIN)
 
 
 def _within_scope(scope: str, page: Page, method: str) -> bool:

@@ -17,7 +17,7 @@ from replview.text.parsing import clean_text
 from replview.text.problem import CodedProblem
 
 _LONGEST_NOTE = 500
-_VERSIONS = """
+_VERSIONS_SQL = """
     SELECT o.id, o.name, s.name, v.schema, v."table", v.number,
            v.id IS NOT DISTINCT FROM r.current_version_id, v.columns, v.key_columns
     FROM relation_version v JOIN relation r ON r.id = v.relation_id
@@ -55,30 +55,32 @@ class Matched:
     def version_words(self) -> str:
         """Return ``version 3`` or ``versions 1–3``, and say where none of them is in force."""
         numbers = self.versions
-        run = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
-        shown = f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
-        former = "" if self.now else ", not in force now"
-        return f"version{'s' if len(numbers) > 1 else ''} {shown}{former}"
+        consecutive = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
+        number_text = f"{numbers[0]}–{numbers[-1]}" if consecutive else ", ".join(map(str, numbers))
+        suffix = "" if self.now else ", not in force now"
+        return f"version{'s' if len(numbers) > 1 else ''} {number_text}{suffix}"
 
 
 def matched_by(rule: Rule) -> list[Matched]:
     """Return the recorded tables that a rule matches, by source, slot and name."""
-    versions = rows(_VERSIONS, {"source": rule.source_id})
-    found: dict[tuple[str, str, str, str], Matched] = {}
-    for source_id, source, slot, schema, table, number, now, columns, keys in versions:
+    versions = rows(_VERSIONS_SQL, {"source": rule.source_id})
+    matches: dict[tuple[str, str, str, str], Matched] = {}
+    for source_id, source, slot, schema, table, number, in_force, columns, keys in versions:
         if not rule.matches_table(source_id, schema, table):
             continue
-        named = [NamedColumn(str(c["name"]), c.get("type")) for c in _loaded(columns)]
-        hit = [c for c in named if rule.matches_column(c.name, c.type_name)]
-        if not hit:
+        named_columns = [NamedColumn(str(c["name"]), c.get("type")) for c in _parsed(columns)]
+        matching = [c for c in named_columns if rule.matches_column(c.name, c.type_name)]
+        if not matching:
             continue
-        at = (source, slot, schema, table)
-        one = found.setdefault(at, Matched(source=source, slot=slot, schema=schema, table=table))
-        one.columns |= {column.name: column.type_name for column in hit}
-        one.keys = sorted({*one.keys, *(c.name for c in hit if c.name in _loaded(keys))})
-        one.versions = sorted({*one.versions, number})
-        one.now = one.now or now
-    return list(found.values())
+        name = (source, slot, schema, table)
+        match = matches.setdefault(
+            name, Matched(source=source, slot=slot, schema=schema, table=table)
+        )
+        match.columns |= {column.name: column.type_name for column in matching}
+        match.keys = sorted({*match.keys, *(c.name for c in matching if c.name in _parsed(keys))})
+        match.versions = sorted({*match.versions, number})
+        match.now = match.now or in_force
+    return list(matches.values())
 
 
 def unsaved_rule(
@@ -92,8 +94,8 @@ def unsaved_rule(
     by: str = "",
 ) -> MaskRule:
     """Return an unsaved rule; an empty ``source`` means every one. Raises ``MaskProblem``."""
-    found = Source.objects.filter(name=source).first() if source else None
-    if source and found is None:
+    source_row = Source.objects.filter(name=source).first() if source else None
+    if source and source_row is None:
         raise MaskProblem(f"there is no source {source[:63]}", field="source")
     if when not in MaskRule.When.values:
         raise MaskProblem("choose where the values are taken away", field="when")
@@ -105,7 +107,7 @@ def unsaved_rule(
         cause = "name a table, a column or a type: this would mask everything"
         raise MaskProblem(cause, field="column")
     return MaskRule(
-        source=found,
+        source=source_row,
         table_pattern=table,
         column_pattern=column,
         type_pattern=type_name,
@@ -145,11 +147,11 @@ def all_rules() -> Sequence[MaskRule]:
     return list(MaskRule.objects.select_related("source"))
 
 
-def _note(what: str, rule: MaskRule, user: Visitor) -> None:
+def _note(subject: str, rule: MaskRule, user: Visitor) -> None:
     details = {"tables": rule.table_pattern, "columns": rule.column_pattern,
                "type": rule.type_pattern, "when": rule.when}  # fmt: skip
-    note("changed_settings", user=user, subject=what, source_id=rule.source_id, details=details)
+    note("changed_settings", user=user, subject=subject, source_id=rule.source_id, details=details)
 
 
-def _loaded(value: object) -> Any:
+def _parsed(value: object) -> Any:
     return orjson.loads(value) if isinstance(value, str) else value

@@ -23,7 +23,7 @@ from replview.store.write.access_record import Via, Visit, settle, use_visit
 
 #: The form of a proxy's ``X-Request-ID`` that is accepted; any other is replaced.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
-_API = "/api/"
+_API_PATH = "/api/"
 
 
 def within(context: Callable[[HttpRequest], AbstractContextManager[Any]]) -> Callable[..., Any]:
@@ -88,16 +88,16 @@ def AccessRecordMiddleware(get_response: Callable[..., Any]) -> Callable[..., An
 
 def visit_of(request: HttpRequest) -> Visit:
     """Return the visit of a request, with a request id of the proxy or a new one."""
-    given = request.headers.get("X-Request-ID", "")
+    sent_id = request.headers.get("X-Request-ID", "")
     return Visit(
-        lambda: _signed_in(request),
-        via=Via.API if request.path_info.startswith(_API) else Via.PAGE,
+        lambda: _signed_in_user(request),
+        via=Via.API if request.path_info.startswith(_API_PATH) else Via.PAGE,
         address=str(request.META.get("REMOTE_ADDR") or ""),
-        request_id=given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex[:16],
+        request_id=sent_id if _REQUEST_ID.fullmatch(sent_id) else uuid.uuid4().hex[:16],
         page=lambda: (request.resolver_match and request.resolver_match.view_name) or "",
     )
 
 
-def _signed_in(request: HttpRequest) -> Visitor:
+def _signed_in_user(request: HttpRequest) -> Visitor:
     user = _user_of(request)
     return user if user is not None and user.is_authenticated else None

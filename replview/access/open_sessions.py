@@ -27,35 +27,38 @@ class OpenSession:
     is_here: bool
 
 
-def open_sessions(user: User, here: str | None) -> list[OpenSession]:
-    """Return the account's sessions, last used first; ``here`` is the current session's key."""
-    found = []
+def open_sessions(user: User, current_key: str | None) -> list[OpenSession]:
+    """Return the account's sessions, last used first.
+
+    ``current_key`` is the key of the request's session; None where there is none.
+    """
+    sessions = []
     for row in sessions_of(user):
-        kept = row.get_decoded()
-        found.append(
+        data = row.get_decoded()
+        sessions.append(
             OpenSession(
                 name=_name_of(row.session_key),
-                began_at=_time(kept.get(SIGNED_IN_AT)),
-                active_at=_time(kept.get(ACTIVE_AT)),
-                is_here=row.session_key == here,
+                began_at=_time(data.get(SIGNED_IN_AT)),
+                active_at=_time(data.get(ACTIVE_AT)),
+                is_here=row.session_key == current_key,
             )
         )
-    return sorted(found, key=_used_at, reverse=True)
+    return sorted(sessions, key=_used_at, reverse=True)
 
 
 def end_session(user: User, name: str) -> bool:
     """End one of the account's sessions; return False if it has none of this name."""
-    mine = [row for row in sessions_of(user) if _name_of(row.session_key) == name]
-    for row in mine:
-        row.delete()
-    return bool(mine)
+    sessions = [session for session in sessions_of(user) if _name_of(session.session_key) == name]
+    for session in sessions:
+        session.delete()
+    return bool(sessions)
 
 
 def make_room(user: User) -> None:
     """End the sessions unused for longest, so that one more stays within the limit."""
     rows = {_name_of(row.session_key): row for row in sessions_of(user)}
-    for one in open_sessions(user, None)[max(0, settings.SESSIONS_OF_ACCOUNT - 1) :]:
-        rows[one.name].delete()
+    for session in open_sessions(user, None)[max(0, settings.SESSIONS_OF_ACCOUNT - 1) :]:
+        rows[session.name].delete()
 
 
 def _name_of(session_key: str) -> str:
@@ -66,5 +69,5 @@ def _time(seconds: Any) -> dt.datetime | None:
     return dt.datetime.fromtimestamp(seconds, dt.UTC) if isinstance(seconds, int) else None
 
 
-def _used_at(one: OpenSession) -> float:
-    return one.active_at.timestamp() if one.active_at is not None else 0.0
+def _used_at(session: OpenSession) -> float:
+    return session.active_at.timestamp() if session.active_at is not None else 0.0

@@ -87,13 +87,13 @@ class Page:
         """Return the role that this method needs."""
         return self.role if self.change is None or method in SAFE_METHODS else self.change
 
-    def check_words(self, words: Mapping[str, object]) -> None:
+    def check_words(self, arguments: Mapping[str, object]) -> None:
         """Raise ``Http404`` for an object that is not visible, or an argument not declared."""
-        for word, value in words.items():
-            if word not in self.of:
+        for name, value in arguments.items():
+            if name not in self.of:
                 raise Http404("there is no such thing")
-            model = self.of[word]
-            key = "name" if word.endswith("_name") else "pk"
+            model = self.of[name]
+            key = "name" if name.endswith("_name") else "pk"
             # Each of these models filters by what the current visitor may see.
             if model is not None and not model.objects.filter(**{key: value}).exists():
                 raise Http404("there is no such thing")
@@ -105,11 +105,11 @@ page = Page
 
 def page_of(view: object, method: str = "GET") -> Page | None:
     """Return the ``@page`` of a view; None where it has none, so that nobody may open it."""
-    facts = getattr(view, "replview_page", None)
+    declaration = getattr(view, "replview_page", None)
     # The API answers several methods at one address, each by its own function.
-    if isinstance(facts, dict):
-        facts = facts.get(method) or next(iter(facts.values()))
-    return facts if isinstance(facts, Page) else None
+    if isinstance(declaration, dict):
+        declaration = declaration.get(method) or next(iter(declaration.values()))
+    return declaration if isinstance(declaration, Page) else None
 
 
 def page_named(name: str, method: str = "GET") -> Page | None:
@@ -120,20 +120,22 @@ def page_named(name: str, method: str = "GET") -> Page | None:
 def navigation() -> Iterator[tuple[str, Nav]]:
     """Yield the navigation entries with the names of their addresses, in the order of urls."""
     for name, view in _views().items():
-        facts = page_of(view)
-        if facts is not None and isinstance(facts.nav, Nav):
-            yield name, facts.nav
+        declaration = page_of(view)
+        if declaration is not None and isinstance(declaration.nav, Nav):
+            yield name, declaration.nav
 
 
 @lru_cache(1)
 def _views() -> dict[str, object]:
-    return dict(_walk(get_resolver().url_patterns, ""))
+    return dict(_named_views(get_resolver().url_patterns, ""))
 
 
-def _walk(patterns: list[URLPattern | URLResolver], space: str) -> Iterator[tuple[str, Any]]:
+def _named_views(
+    patterns: list[URLPattern | URLResolver], namespace: str
+) -> Iterator[tuple[str, Any]]:
     for pattern in patterns:
         if isinstance(pattern, URLResolver):
-            inner = f"{space}{pattern.namespace}:" if pattern.namespace else space
-            yield from _walk(pattern.url_patterns, inner)
+            inner_namespace = f"{namespace}{pattern.namespace}:" if pattern.namespace else namespace
+            yield from _named_views(pattern.url_patterns, inner_namespace)
         else:
-            yield f"{space}{pattern.name}", pattern.callback
+            yield f"{namespace}{pattern.name}", pattern.callback

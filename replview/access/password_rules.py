@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
-#: Least number of characters that a password has besides those words.
+#: Least number of characters that a password has besides the words of this instance.
 _LEFT_CHARACTERS = 8
 #: Words shorter than this are ignored, because many passwords contain them by chance.
 _WORD_CHARACTERS = 4
@@ -25,10 +25,10 @@ class OwnWords:
 
     def validate(self, password: str, user: Any = None) -> None:
         """Raise ``ValidationError`` if too few characters are left without these words."""
-        left = password.casefold()
+        remaining = password.casefold()
         for word in sorted(own_words(), key=len, reverse=True):
-            left = left.replace(word, "")
-        if len(left) < min(_LEFT_CHARACTERS, len(password)):
+            remaining = remaining.replace(word, "")
+        if len(remaining) < min(_LEFT_CHARACTERS, len(password)):
             raise ValidationError("This password is mostly words of this installation.")
 
     def get_help_text(self) -> str:
@@ -55,10 +55,10 @@ class Breached:
         if not settings.BREACHED_PASSWORDS:
             return
         try:
-            found = is_in_file(password, settings.BREACHED_PASSWORDS)
+            is_breached = is_in_file(password, settings.BREACHED_PASSWORDS)
         except OSError:
             raise ValidationError("The list of breached passwords cannot be read.") from None
-        if found:
+        if is_breached:
             raise ValidationError("This password is known from a breach elsewhere.")
 
     def get_help_text(self) -> str:
@@ -70,13 +70,13 @@ def is_in_file(password: str, path: str) -> bool:
     """Return whether a sorted file has a line of the password's SHA-1. Raises ``OSError``."""
     digest = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest().upper().encode()
     with open(path, "rb") as file:
-        # The first place from which on no line is before it.
+        # The smallest offset after which no line sorts before the digest.
         low, high = 0, os.fstat(file.fileno()).st_size
 
-        def line_at(place: int) -> bytes:
-            """Return the digest of the first line that begins at the place or after it."""
-            file.seek(max(0, place - 1))
-            if place:
+        def line_at(offset: int) -> bytes:
+            """Return the digest of the first line that begins at the offset or after it."""
+            file.seek(max(0, offset - 1))
+            if offset:
                 file.readline()
             return file.readline()[:_DIGEST_CHARACTERS].upper()
 

@@ -18,8 +18,8 @@ from replview.store.read.changes.records import utc_text
 from replview.store.write.access_record import Action, note
 from replview.text.parsing import whole_number
 
-_WALKED = 1000
-_MONTHS = """
+_WALK_PAGE_ROWS = 1000
+_MONTHS_SQL = """
     SELECT to_date(right(c.relname, 6), 'YYYYMM'), c.oid::regclass::text
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'access_record'::regclass AND c.relname ~ '^access_record_[0-9]{6}$'
@@ -37,13 +37,13 @@ class RecordPosition:
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Parse the text that ``str`` wrote; None for any other text."""
-        at, _, number = text.partition("~")
+        time_text, _, number_text = text.partition("~")
         try:
-            moment = dt.datetime.fromisoformat(at)
+            moment = dt.datetime.fromisoformat(time_text)
         except ValueError:
             return None
-        found = whole_number(number)
-        return None if found is None or moment.tzinfo is None else cls(moment, found)
+        number = whole_number(number_text)
+        return None if number is None or moment.tzinfo is None else cls(moment, number)
 
     def __str__(self) -> str:
         return f"{self.at.isoformat()}~{self.number}"
@@ -64,35 +64,35 @@ class AccessFilter:
 
     def narrow(self, records: QuerySet[AccessRecord]) -> QuerySet[AccessRecord]:
         """Return the records that meet every condition."""
-        wanted = {"action": self.action, "user_name": self.user, "source_name": self.source,
+        conditions = {"action": self.action, "user_name": self.user, "source_name": self.source,
                   "via": self.via, "at__gte": self.since, "at__lte": self.until,
                   "tables__contains": [self.table] if self.table else None}  # fmt: skip
-        return records.filter(**{name: value for name, value in wanted.items() if value})
+        return records.filter(**{name: value for name, value in conditions.items() if value})
 
 
 def read(
-    wanted: AccessFilter, *, before: RecordPosition | None = None, limit: int = 100
+    filter_: AccessFilter, *, before: RecordPosition | None = None, limit: int = 100
 ) -> tuple[list[AccessRecord], RecordPosition | None]:
     """Return records, newest first, and the position of the next page; None on the last page."""
-    records = wanted.narrow(AccessRecord.objects.all())
+    matching = filter_.narrow(AccessRecord.objects.all())
     if before is not None:
         # The comparison of rows uses the index of each month.
-        records = records.filter(at__lte=before.at).extra(
+        matching = matching.filter(at__lte=before.at).extra(
             where=["(at, id) < (%s, %s)"], params=[before.at, before.number]
         )
-    found = list(records.order_by("-at", "-id")[: limit + 1])
-    rows = found[:limit]
-    older = RecordPosition(rows[-1].at, rows[-1].pk) if len(found) > limit else None
-    return rows, older
+    fetched = list(matching.order_by("-at", "-id")[: limit + 1])
+    records = fetched[:limit]
+    older = RecordPosition(records[-1].at, records[-1].pk) if len(fetched) > limit else None
+    return records, older
 
 
-def walk(wanted: AccessFilter) -> Iterator[AccessRecord]:
+def walk(filter_: AccessFilter) -> Iterator[AccessRecord]:
     """Yield all records, newest first, with at most a thousand in memory."""
-    place: RecordPosition | None = None
+    position: RecordPosition | None = None
     while True:
-        rows, place = read(wanted, before=place, limit=_WALKED)
-        yield from rows
-        if place is None:
+        records, position = read(filter_, before=position, limit=_WALK_PAGE_ROWS)
+        yield from records
+        if position is None:
             return
 
 
@@ -116,14 +116,14 @@ def record_json(record: AccessRecord) -> dict[str, Any]:
 
 def names_of(column: str) -> list[str]:
     """Return the different names in a column, at most 100, by jumps through its index."""
-    found = [""]
-    while len(found) <= 100:
-        rows = AccessRecord.objects.filter(**{f"{column}__gt": found[-1]}).order_by(column)
-        following = rows.values_list(column, flat=True).first()
-        if following is None:
+    names = [""]
+    while len(names) <= 100:
+        records = AccessRecord.objects.filter(**{f"{column}__gt": names[-1]}).order_by(column)
+        next_name = records.values_list(column, flat=True).first()
+        if next_name is None:
             break
-        found.append(str(following))
-    return found[1:]
+        names.append(str(next_name))
+    return names[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,37 +136,37 @@ class Forgotten:
 
 def forgettable(before: dt.date) -> Forgotten:
     """Return the whole months before a date, and how many records they hold."""
-    months = [(month, name) for month, name in _months() if _next(month) <= before]
+    months = [(month, name) for month, name in _month_partitions() if _next_month(month) <= before]
     return Forgotten(tuple(month for month, _ in months), sum(_count(name) for _, name in months))
 
 
 def forget(before: dt.date, *, user: Visitor = None) -> Forgotten:
     """Drop the whole months before a date, never the current one, and record that."""
     with transaction.atomic():
-        gone = forgettable(min(before, dt.datetime.now(dt.UTC).date()))
-        if not gone.months:
-            return gone
+        forgotten = forgettable(min(before, dt.datetime.now(dt.UTC).date()))
+        if not forgotten.months:
+            return forgotten
         with connection.cursor() as cursor:
-            for month, name in _months():
-                if month in gone.months:
+            for month, name in _month_partitions():
+                if month in forgotten.months:
                     cursor.execute(f"DROP TABLE {name}")
         note(
             Action.FORGOT_ACCESS_RECORD,
             user=user,
-            subject=f"all before {_next(gone.months[-1])}",
-            details={"months": [f"{month:%Y-%m}" for month in gone.months],
-                     "records": gone.records},
+            subject=f"all before {_next_month(forgotten.months[-1])}",
+            details={"months": [f"{month:%Y-%m}" for month in forgotten.months],
+                     "records": forgotten.records},
         )  # fmt: skip
-    return gone
+    return forgotten
 
 
-def _months() -> list[tuple[dt.date, str]]:
-    return [(month, str(name)) for month, name in rows(_MONTHS)]
+def _month_partitions() -> list[tuple[dt.date, str]]:
+    return [(month, str(name)) for month, name in rows(_MONTHS_SQL)]
 
 
-def _count(table: str) -> int:
-    return int(rows(f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 (a partition of ours)
+def _count(partition: str) -> int:
+    return int(rows(f"SELECT count(*) FROM {partition}")[0][0])  # noqa: S608 (a partition of ours)
 
 
-def _next(month: dt.date) -> dt.date:
+def _next_month(month: dt.date) -> dt.date:
     return (month + dt.timedelta(days=32)).replace(day=1)

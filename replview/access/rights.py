@@ -32,7 +32,7 @@ Visitor = User | AnonymousUser | None
 FRESH_SECONDS = 5.0
 
 #: The attribute of a user's object that caches (monotonic time of expiry, rights).
-_ATTRIBUTE = "replview_rights"
+_CACHE_ATTRIBUTE = "replview_rights"
 #: Groups and grants of the ``auth_user`` row of the surrounding query.
 _RIGHTS_SQL = """
 jsonb_build_object(
@@ -98,12 +98,12 @@ def rights_of(user: Visitor) -> Rights:
     """Return the account's rights; ``NOTHING`` where it is anonymous or closed."""
     if user is None or not user.is_authenticated or not user.is_active:
         return NOTHING
-    until, known = getattr(user, _ATTRIBUTE, (0.0, None))
+    expires_at, rights = getattr(user, _CACHE_ATTRIBUTE, (0.0, None))
     now = time.monotonic()
-    if known is None or now >= until:
-        known = _first(user) if known is None else _again(user)
-        setattr(user, _ATTRIBUTE, (now + FRESH_SECONDS, known))
-    return known
+    if rights is None or now >= expires_at:
+        rights = _loaded_rights(user) if rights is None else _query_rights(user)
+        setattr(user, _CACHE_ATTRIBUTE, (now + FRESH_SECONDS, rights))
+    return rights
 
 
 def account_of(request: HttpRequest) -> User:
@@ -115,7 +115,7 @@ def account_of(request: HttpRequest) -> User:
 
 def forget_rights(user: User) -> None:
     """Make the next check of the account read its rights again."""
-    for name in (_ATTRIBUTE, "read_rights"):
+    for name in (_CACHE_ATTRIBUTE, "read_rights"):
         if name in user.__dict__:
             delattr(user, name)
 
@@ -127,8 +127,8 @@ def role_of(user: Visitor) -> Role | None:
 
 def may(user: Visitor, role: Role, source_id: int | None = None) -> bool:
     """Return whether the account has the role, and a grant on the source if one is given."""
-    has = role_of(user)
-    if has is None or has < role:
+    user_role = role_of(user)
+    if user_role is None or user_role < role:
         return False
     return source_id is None or sees_source(user, source_id)
 
@@ -162,18 +162,18 @@ def table_patterns(user: Visitor) -> Mapping[int, tuple[str, ...]] | None:
     everywhere = _patterns(rights.grants, None)
     if "*" in everywhere:
         return None
-    named = {source for source, _ in rights.grants if source is not None}
+    source_ids = {source for source, _ in rights.grants if source is not None}
     if everywhere:
-        named |= set(Source.objects.values_list("pk", flat=True))
-    return {source: (*everywhere, *_patterns(rights.grants, source)) for source in named}
+        source_ids |= set(Source.objects.values_list("pk", flat=True))
+    return {source: (*everywhere, *_patterns(rights.grants, source)) for source in source_ids}
 
 
 def ensure_roles() -> dict[Role, Group]:
     """Return the groups of the roles, made where missing with a grant on every source."""
     groups = {}
     for role in Role:
-        group, made = Group.objects.get_or_create(name=role.word)
-        if made and role is not Role.ADMIN:
+        group, created = Group.objects.get_or_create(name=role.word)
+        if created and role is not Role.ADMIN:
             Grant.objects.create(group=group)
         groups[role] = group
     return groups
@@ -182,7 +182,7 @@ def ensure_roles() -> dict[Role, Group]:
 def set_role(user: User, role: Role | None) -> None:
     """Give the account this role only, or none."""
     groups = ensure_roles()
-    user.groups.remove(*[group for other, group in groups.items() if other is not role])
+    user.groups.remove(*[group for group_role, group in groups.items() if group_role is not role])
     if role is not None:
         user.groups.add(groups[role])
     forget_rights(user)
@@ -191,39 +191,39 @@ def set_role(user: User, role: Role | None) -> None:
 def admins() -> models.QuerySet[Any]:
     """Return the open accounts with the role of an admin."""
     is_admin = models.Q(is_superuser=True) | models.Q(groups__name=Role.ADMIN.word)
-    found = get_user_model()._default_manager.filter(is_admin, is_active=True)
-    return found.distinct().order_by("username")
+    accounts = get_user_model()._default_manager.filter(is_admin, is_active=True)
+    return accounts.distinct().order_by("username")
 
 
 def _patterns(
     grants: Sequence[tuple[int | None, tuple[str, ...]]], source: int | None
 ) -> tuple[str, ...]:
     """Return the patterns granted on this source; a grant without patterns means ``*``."""
-    found = [tables or ("*",) for granted, tables in grants if granted == source]
-    return tuple(dict.fromkeys(pattern for tables in found for pattern in tables))
+    pattern_lists = [tables or ("*",) for granted, tables in grants if granted == source]
+    return tuple(dict.fromkeys(pattern for tables in pattern_lists for pattern in tables))
 
 
-def _first(user: User | AnonymousUser) -> Rights:
+def _loaded_rights(user: User | AnonymousUser) -> Rights:
     """Return the rights that the object carries; query them where it carries none."""
     if user.is_superuser:
         return Rights(Role.ADMIN)
-    found = getattr(user, "read_rights", None)
-    return _again(user) if found is None else _read(found)
+    document = getattr(user, "read_rights", None)
+    return _query_rights(user) if document is None else _parse_rights(document)
 
 
-def _again(user: User | AnonymousUser) -> Rights:
-    row = users_with_rights().filter(pk=user.pk).values_list("read_rights", flat=True)
-    return _read(row.first() or {})
+def _query_rights(user: User | AnonymousUser) -> Rights:
+    documents = users_with_rights().filter(pk=user.pk).values_list("read_rights", flat=True)
+    return _parse_rights(documents.first() or {})
 
 
-def _read(found: Mapping[str, Any]) -> Rights:
-    if not found.get("active"):
+def _parse_rights(document: Mapping[str, Any]) -> Rights:
+    if not document.get("active"):
         return NOTHING
-    if found["superuser"]:
+    if document["superuser"]:
         return Rights(Role.ADMIN)
-    roles = [Role.of_word(name) for name in found.get("groups") or ()]
+    roles = [Role.of_word(name) for name in document.get("groups") or ()]
     role = max((role for role in roles if role is not None), default=None)
-    grants = tuple((source, tuple(tables)) for source, tables in found.get("grants") or ())
+    grants = tuple((source, tuple(tables)) for source, tables in document.get("grants") or ())
     return Rights(role, grants)
 
 

@@ -25,8 +25,8 @@ from replview.store.secrets import seal, unseal
 from replview.store.write.access_record import note
 
 RECOVERY_CODES = 10
-#: They have digits only, as the keyboard of the field on a phone. That is 119 random bits, enough
-#: for storing a plain digest.
+#: A recovery code has digits only, like the phone keyboard of its field. They hold 119 random bits,
+#: enough for storing a plain digest.
 _RECOVERY_DIGITS = 36
 _CODE_DIGITS = 6
 #: Wrong codes after which none is accepted, from any address; recovery codes still are.
@@ -75,7 +75,7 @@ def set_up(user: User, secret: str, code: str) -> list[str]:
             field="code",
         )
     codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
-    digests = [_digest(one) for one in codes]
+    digests = [_digest(recovery_code) for recovery_code in codes]
     SecondFactor.objects.create(
         user=user, sealed_secret=seal(secret), last_step=step, recovery_digests=digests
     )
@@ -102,8 +102,8 @@ def accepts(factor: SecondFactor, typed: str) -> bool:
     digest = _digest(typed)
     if digest in factor.recovery_digests:
         factor.recovery_digests.remove(digest)
-        left = len(factor.recovery_digests)
-        _note("recovery code used", factor.user, codes_left=left)
+        codes_left = len(factor.recovery_digests)
+        _note("recovery code used", factor.user, codes_left=codes_left)
     else:
         step = None
         if factor.failures < MOST_FAILURES:
@@ -119,7 +119,7 @@ def accepts(factor: SecondFactor, typed: str) -> bool:
 
 
 def _step_of(secret: str, code: str) -> int | None:
-    """Return the 30 seconds of the code, counted since 1970; None where it is not one of now."""
+    """Return the 30 seconds of the code, counted since 1970; None where it is not valid now."""
     code = "".join(code.split())
     if not (len(code) == _CODE_DIGITS and code.isascii() and code.isdigit()):
         return None
@@ -140,7 +140,7 @@ def _digest(code: str) -> str:
     return hashlib.sha256("".join(code.replace("-", " ").split()).encode()).hexdigest()
 
 
-def _note(act: str, user: User, **more: int) -> None:
+def _note(act: str, user: User, **extra: int) -> None:
     name = user.get_username()
-    details = {"act": act, "account": name, **more}
+    details = {"act": act, "account": name, **extra}
     note("changed_settings", subject=f"account {name}", details=details)

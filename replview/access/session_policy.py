@@ -25,7 +25,7 @@ from replview.store.write.access_record import Action, note
 from replview.text.parsing import clean_text
 
 #: Least seconds between two updates of a session's activity.
-_NOTED_SECONDS = 60
+_UPDATE_EVERY_SECONDS = 60
 
 
 class SessionPolicyMiddleware(MiddlewareMixin):
@@ -42,22 +42,22 @@ class SessionPolicyMiddleware(MiddlewareMixin):
             return
         if is_over(request.session):
             logout(request)
-        elif not _by_itself(request):
+        elif not _is_polling(request):
             note_activity(request.session)
 
 
-def _by_itself(request: HttpRequest) -> bool:
+def _is_polling(request: HttpRequest) -> bool:
     """Return whether the open page polled by itself, without an act of its user."""
     match = request.resolver_match
     page = page_of(match.func) if match is not None else None
     if page is not None and page.polled:
         return True
-    here = urlsplit(request.headers.get("HX-Current-URL", "")).path
-    return request.method == "GET" and here == request.path
+    page_path = urlsplit(request.headers.get("HX-Current-URL", "")).path
+    return request.method == "GET" and page_path == request.path
 
 
 @receiver(user_logged_in, dispatch_uid="replview.session_policy")
-def _signed_in(sender: Any, request: HttpRequest, user: Visitor, **kwargs: Any) -> None:
+def _record_sign_in(sender: Any, request: HttpRequest, user: Visitor, **kwargs: Any) -> None:
     begin(request.session)
     if isinstance(user, User):
         make_room(user)
@@ -65,7 +65,7 @@ def _signed_in(sender: Any, request: HttpRequest, user: Visitor, **kwargs: Any) 
 
 
 @receiver(user_login_failed, dispatch_uid="replview.access.sign_in_failed")
-def _refused(sender: Any, credentials: dict[str, Any], **_: Any) -> None:
+def _record_refusal(sender: Any, credentials: dict[str, Any], **_: Any) -> None:
     """Record the account's name if it exists; other typed text may be a password."""
     model = get_user_model()
     typed = clean_text(credentials.get(model.USERNAME_FIELD), strip=False)
@@ -79,7 +79,7 @@ def _refused(sender: Any, credentials: dict[str, Any], **_: Any) -> None:
 
 
 @receiver(user_logged_out, dispatch_uid="replview.access.signed_out")
-def _signed_out(sender: Any, user: Visitor, **_: Any) -> None:
+def _record_sign_out(sender: Any, user: Visitor, **_: Any) -> None:
     if user is not None:
         note(Action.SIGNED_OUT, user=user)
 
@@ -92,19 +92,19 @@ def begin(session: Any) -> None:
 def is_over(session: Any) -> bool:
     """Return whether the login has ended by its age or its idleness."""
     now = time.time()
-    began, active = session.get(SIGNED_IN_AT), session.get(ACTIVE_AT)
-    if began is not None and now - began > settings.SESSION_COOKIE_AGE:
+    began_at, active_at = session.get(SIGNED_IN_AT), session.get(ACTIVE_AT)
+    if began_at is not None and now - began_at > settings.SESSION_COOKIE_AGE:
         return True
     idle = settings.SESSION_IDLE_SECONDS
-    return bool(idle and active is not None and now - active > idle)
+    return bool(idle and active_at is not None and now - active_at > idle)
 
 
 def note_activity(session: Any) -> None:
     """Store the time of the last activity, at most once a minute."""
-    now, active = int(time.time()), session.get(ACTIVE_AT)
+    now, active_at = int(time.time()), session.get(ACTIVE_AT)
     if session.get(SIGNED_IN_AT) is None:
         session[SIGNED_IN_AT] = now
-    if active is None or now - active >= _NOTED_SECONDS:
+    if active_at is None or now - active_at >= _UPDATE_EVERY_SECONDS:
         session[ACTIVE_AT] = now
 
 

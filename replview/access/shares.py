@@ -22,7 +22,7 @@ MOST_OF_ACCOUNT = {"http": 50, "websocket": 60}
 MOST_OF_ADDRESS = {"http": 300, "websocket": 400, "reserve": 30}
 #: Paths that use the reserve, and are answered while others are refused.
 _RESERVED = ("/healthz", "/readyz", "/login/", "/logout/", "/setup/")
-_KEY = "replview.share"
+_SCOPE_KEY = "replview.share"
 
 
 class Share:
@@ -34,12 +34,12 @@ class Share:
         self._counts, self._kind = counts, kind
         self._held: list[Hashable] = []
 
-    def take(self, whose: Hashable, most: int) -> bool:
+    def take(self, key: Hashable, most: int) -> bool:
         """Take one of a count if it is below ``most``, and return whether it was."""
-        if self._counts[whose] >= most:
+        if self._counts[key] >= most:
             return False
-        self._counts[whose] += 1
-        self._held.append(whose)
+        self._counts[key] += 1
+        self._held.append(key)
         return True
 
     def take_of_account(self, account_id: int) -> bool:
@@ -48,16 +48,16 @@ class Share:
 
     def give_back(self) -> None:
         """Give back everything taken, when the request or socket ends."""
-        for whose in self._held:
-            self._counts[whose] -= 1
-            if not self._counts[whose]:
-                del self._counts[whose]
+        for key in self._held:
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
         self._held.clear()
 
 
 def takes_share(scope: Mapping[str, Any], account_id: int) -> bool:
     """Return whether the account may have one more open; true where nothing is counted."""
-    share: Share | None = scope.get(_KEY)
+    share: Share | None = scope.get(_SCOPE_KEY)
     return share is None or share.take_of_account(account_id)
 
 
@@ -74,8 +74,8 @@ class BoundedShares:
         kind = scope["type"]
         share = Share(self.counts, kind)
         try:
-            if self._is_room(share, kind, scope):
-                await self._application({**scope, _KEY: share}, receive, send)
+            if self._has_room(share, kind, scope):
+                await self._application({**scope, _SCOPE_KEY: share}, receive, send)
             elif kind == "websocket":
                 await close_socket(receive, send, self._socket_code)
             else:
@@ -83,11 +83,11 @@ class BoundedShares:
         finally:
             share.give_back()
 
-    def _is_room(self, share: Share, kind: str, scope: AsgiScope) -> bool:
+    def _has_room(self, share: Share, kind: str, scope: AsgiScope) -> bool:
         if kind == "http" and scope["path"].startswith(_RESERVED):
             return share.take(("reserve", _address(scope)), MOST_OF_ADDRESS["reserve"])
-        of_address = (kind, _address(scope)), MOST_OF_ADDRESS[kind]
-        return share.take("all", MOST) and share.take(*of_address)
+        address_limit = (kind, _address(scope)), MOST_OF_ADDRESS[kind]
+        return share.take("all", MOST) and share.take(*address_limit)
 
 
 def _address(scope: AsgiScope) -> str:

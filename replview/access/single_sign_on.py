@@ -32,7 +32,8 @@ from replview.text.parsing import clean_text
 
 log = logging.getLogger(__name__)
 
-_DISCOVERED_FOR_SECONDS = 3600.0
+#: Seconds for which the provider's configuration is cached.
+_CONFIGURATION_SECONDS = 3600.0
 #: The library's setting → the key in the provider's configuration.
 _ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
@@ -42,24 +43,24 @@ _ENDPOINTS = {
 }
 _MAX_NAME = 150
 #: Seconds by which the clock of the provider may differ.
-_CLOCKS_DIFFER_SECONDS = 60
+_CLOCK_SKEW_SECONDS = 60
 #: The issuer → the monotonic time of expiry, and its configuration.
-_discovered: dict[str, tuple[float, dict[str, Any]]] = {}
+_configurations: dict[str, tuple[float, dict[str, Any]]] = {}
 
 
 def discovered() -> dict[str, object]:
     """Return the provider's configuration, read once an hour. Raises ``RequestException``."""
     issuer = settings.OIDC_ISSUER
-    until, found = _discovered.get(issuer, (0.0, {}))
-    if time.monotonic() >= until:
+    expires_at, configuration = _configurations.get(issuer, (0.0, {}))
+    if time.monotonic() >= expires_at:
         url = f"{issuer}/.well-known/openid-configuration"
-        answer = requests.get(url, timeout=settings.OIDC_TIMEOUT, allow_redirects=False)
-        answer.raise_for_status()
-        found = answer.json()
-        if str(found.get("issuer", "")).rstrip("/") != issuer:
+        response = requests.get(url, timeout=settings.OIDC_TIMEOUT, allow_redirects=False)
+        response.raise_for_status()
+        configuration = response.json()
+        if str(configuration.get("issuer", "")).rstrip("/") != issuer:
             raise requests.RequestException("the provider calls itself by another name")
-        _discovered[issuer] = (time.monotonic() + _DISCOVERED_FOR_SECONDS, found)
-    return found
+        _configurations[issuer] = (time.monotonic() + _CONFIGURATION_SECONDS, configuration)
+    return configuration
 
 
 def setting(name: str, *default: Any) -> Any:
@@ -118,10 +119,10 @@ class SingleSignOn(OIDCAuthenticationBackend):  # type: ignore[misc]
         """Return the account of the token's subject; None where it may not sign in."""
         claims = dict(payload)
         if setting("OIDC_OP_USER_ENDPOINT"):
-            more = self.get_userinfo(access_token, id_token, payload)
-            if more.get("sub") != payload["sub"]:
+            user_info = self.get_userinfo(access_token, id_token, payload)
+            if user_info.get("sub") != payload["sub"]:
                 raise SuspiciousOperation("the provider told of somebody else")
-            claims |= more
+            claims |= user_info
         return account_of(claims)
 
     def get_user(self, user_id: Any) -> Any:
@@ -136,9 +137,10 @@ def _check_authentication(claims: dict[str, Any]) -> None:
     """
     if settings.OIDC_ACR and claims.get("acr") not in settings.OIDC_ACR:
         raise SuspiciousOperation("the token tells another strength of the sign-in (acr)")
-    at, most_seconds = claims.get("auth_time"), settings.OIDC_MAX_AGE_SECONDS
+    authenticated_at, most_seconds = claims.get("auth_time"), settings.OIDC_MAX_AGE_SECONDS
     if most_seconds and (
-        not isinstance(at, int) or time.time() - at > most_seconds + _CLOCKS_DIFFER_SECONDS
+        not isinstance(authenticated_at, int)
+        or time.time() - authenticated_at > most_seconds + _CLOCK_SKEW_SECONDS
     ):
         raise SuspiciousOperation("the token tells no recent sign-in at the provider")
 
@@ -147,45 +149,49 @@ def _check_authentication(claims: dict[str, Any]) -> None:
 def account_of(claims: dict[str, Any]) -> Any:
     """Return the account of these claims, created if need be, with their role and groups."""
     issuer, subject = settings.OIDC_ISSUER, str(claims["sub"])
-    known = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
-    user = known.user if known else _new_account(claims)
+    identity = (
+        Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
+    )
+    user = identity.user if identity else _new_account(claims)
     if user is None or not user.is_active:
         return None
-    if known is None:
+    if identity is None:
         Identity.objects.create(user=user, issuer=issuer, subject=subject)
     groups = _groups(claims)
     if not user.is_superuser:
         set_role(user, role_for_groups(groups))
-    mine = Group.objects.exclude(name__in=[role.word for role in Role])
-    user.groups.remove(*mine.exclude(name__in=groups))
-    user.groups.add(*mine.filter(name__in=groups))
+    ordinary_groups = Group.objects.exclude(name__in=[role.word for role in Role])
+    user.groups.remove(*ordinary_groups.exclude(name__in=groups))
+    user.groups.add(*ordinary_groups.filter(name__in=groups))
     return user
 
 
 def role_for_groups(groups: set[str]) -> Role | None:
     """Return the highest role that one of the provider's groups has; ``*`` means everybody."""
-    found = []
-    for part in settings.OIDC_ROLES.split(";"):
-        word, _, names = part.partition("=")
+    roles = []
+    for entry in settings.OIDC_ROLES.split(";"):
+        word, _, group_list = entry.partition("=")
         role = Role.of_word(word.strip())
-        wanted = {name.strip() for name in names.split(",") if name.strip()}
-        if role is not None and ("*" in wanted or wanted & groups):
-            found.append(role)
-    return max(found, default=None)
+        group_names = {name.strip() for name in group_list.split(",") if name.strip()}
+        if role is not None and ("*" in group_names or group_names & groups):
+            roles.append(role)
+    return max(roles, default=None)
 
 
 def _new_account(claims: dict[str, Any]) -> Any:
     users = get_user_model()
-    given = clean_text(claims.get(settings.OIDC_USERNAME_CLAIM) or claims["sub"], strip=False)
+    claimed_name = clean_text(
+        claims.get(settings.OIDC_USERNAME_CLAIM) or claims["sub"], strip=False
+    )
     # Normalize, because two spellings can give the same stored name.
-    name = users.normalize_username(given)[:_MAX_NAME]
+    name = users.normalize_username(claimed_name)[:_MAX_NAME]
     # Ignore case: an account "Alice" beside "alice" would be mistaken for her in the record.
     user = users._default_manager.filter(username__iexact=name).first()
     if user is None:
         return users._default_manager.create_user(name, email=str(claims.get("email") or "")[:254])
     # An account with a password may belong to another person of the same name.
-    others = user.username != name or Identity.objects.filter(user=user).exists()
-    if name != given or others or user.has_usable_password():
+    is_taken = user.username != name or Identity.objects.filter(user=user).exists()
+    if name != claimed_name or is_taken or user.has_usable_password():
         log.warning("single sign-on: an account of this name is there already")
         return None
     return user
@@ -207,19 +213,19 @@ class BeginSignOn(OIDCAuthenticationRequestView):  # type: ignore[misc]
 
     def get_extra_params(self, request: HttpRequest) -> dict[str, str]:
         """Return how strongly and how lately somebody must have signed in at the provider."""
-        asked = {
+        params = {
             "acr_values": " ".join(settings.OIDC_ACR),
             "max_age": str(settings.OIDC_MAX_AGE_SECONDS or ""),
         }
-        return {name: value for name, value in asked.items() if value}
+        return {name: value for name, value in params.items() if value}
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         """Redirect with a state, a nonce and a challenge that the provider's answer must match."""
-        _only_where_configured()
+        _require_configured()
         try:
             self.OIDC_OP_AUTH_ENDPOINT = setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
         except requests.RequestException as error:
-            return _away(error)
+            return _redirect_to_login(error)
         response: HttpResponseBase = super().get(request)
         return response
 
@@ -231,7 +237,7 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         """Sign in the account of the provider's answer, or go back to the login page."""
-        _only_where_configured()
+        _require_configured()
         begun = request.GET.get("state", "") in request.session.get("oidc_states", {})
         if "error" in request.GET and not begun:
             # The library would sign out everybody who follows such a link from anywhere.
@@ -239,7 +245,7 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
         try:
             response: HttpResponseBase = super().get(request)
         except requests.RequestException as error:
-            return _away(error)
+            return _redirect_to_login(error)
         except SuspiciousOperation as error:
             log.warning("single sign-on: refused: %s", error)
             return redirect(settings.LOGIN_REDIRECT_URL_FAILURE)
@@ -248,12 +254,12 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
         return response
 
 
-def _only_where_configured() -> None:
+def _require_configured() -> None:
     if not settings.OIDC_ISSUER:
         raise Http404("there is no single sign-on here")
 
 
-def _away(error: Exception) -> HttpResponseBase:
+def _redirect_to_login(error: Exception) -> HttpResponseBase:
     # The error's text may contain the provider's answer, so log only its type.
     log.warning("single sign-on: the provider cannot be asked: %s", type(error).__name__)
     return redirect("/login/?sso=away")

@@ -22,7 +22,7 @@ Scope = ApiToken.Scope
 PREFIX = "rv_"
 _HINT_CHARACTERS = 8
 #: Least seconds between two updates of a token's last use.
-_NOTED_SECONDS = 60
+_UPDATE_EVERY_SECONDS = 60
 #: The least role with which an account may have a token of this scope.
 NEEDED = {
     Scope.METRICS: Role.OPERATOR,
@@ -42,8 +42,8 @@ def _refusal(user: User, scope: str) -> str:
     """Return why the scope exceeds the user's rights; empty where it does not."""
     role, needed = role_of(user), NEEDED[Scope(scope)]
     if role is None or role < needed:
-        has = role.word if role else "none"
-        return f"a token that may {scope!r} needs the role {needed.word}, not {has}"
+        role_name = role.word if role else "none"
+        return f"a token that may {scope!r} needs the role {needed.word}, not {role_name}"
     if scope == Scope.METRICS and visible_sources(user) is not None:
         return "metrics tell of every source, and this account sees some of them"
     return ""
@@ -59,8 +59,8 @@ def may_read_metrics(row: ApiToken) -> bool:
 
     A token of scope ``metrics`` may, and any token of an admin.
     """
-    made_for_them = row.scope == Scope.METRICS and not _refusal(row.user, row.scope)
-    return made_for_them or role_of(row.user) is Role.ADMIN
+    has_metrics_scope = row.scope == Scope.METRICS and not _refusal(row.user, row.scope)
+    return has_metrics_scope or role_of(row.user) is Role.ADMIN
 
 
 def make_token(
@@ -98,7 +98,7 @@ def good_token(token: str) -> ApiToken | None:
         .first()
     )
     if row is not None and (
-        row.last_used_at is None or (now - row.last_used_at).total_seconds() > _NOTED_SECONDS
+        row.last_used_at is None or (now - row.last_used_at).total_seconds() > _UPDATE_EVERY_SECONDS
     ):
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
     return row

@@ -38,19 +38,21 @@ def visibility_of(user: Callable[[], Visitor]) -> Visibility:
     """Return the visibility of a user who is known only later: the API must read a token first."""
 
     def grants() -> Grants:
-        who = user()
-        return Grants(rights.visible_sources(who), rights.table_patterns(who), _rules_for(who))
+        account = user()
+        return Grants(
+            rights.visible_sources(account), rights.table_patterns(account), _rules_for(account)
+        )
 
     return Visibility(rows, grants)
 
 
 def _rules_for(user: Visitor) -> tuple[Rule, ...]:
     """Return the rules loaded with the account at the first call; query them afterwards."""
-    read = getattr(user, "read_rules", None)
-    if read is None:
+    rule_rows = getattr(user, "read_rules", None)
+    if rule_rows is None:
         return read_rules(rows)
     setattr(user, "read_rules", None)  # noqa: B010 (an annotation of ``users_with_rights``)
-    return rules_of_rows(read)
+    return rules_of_rows(rule_rows)
 
 
 @contextmanager

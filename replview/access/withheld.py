@@ -30,7 +30,7 @@ from replview.store.write.access_record import current_visit
 
 _ERASED_TEXT = re.compile(r"erased text \d+", re.ASCII)
 #: The fields of a withheld message that are shown.
-_MESSAGE_SHOWN = ("prefix", "transactional")
+_SHOWN_MESSAGE_FIELDS = ("prefix", "transactional")
 
 
 def visible_exports() -> QuerySet[Export]:
@@ -68,12 +68,12 @@ def shown_words(row: Export) -> dict[str, str]:
     return {name: text for name, text in row.words.items() if name not in hidden}
 
 
-def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, object]:
+def shown_slice(row: Export, document: dict[str, Any]) -> dict[str, object]:
     """Return the export's slice, or that of its manifest, without a withheld search text."""
-    if not withholds_text(row) or not part.get("narrowed"):
-        return part
-    narrowed = {name: value for name, value in part["narrowed"].items() if name != "text"}
-    return {**part, "narrowed": narrowed}
+    if not withholds_text(row) or not document.get("narrowed"):
+        return document
+    narrowed = {name: value for name, value in document["narrowed"].items() if name != "text"}
+    return {**document, "narrowed": narrowed}
 
 
 def visible_jobs() -> QuerySet[HistoryJob]:
@@ -82,26 +82,26 @@ def visible_jobs() -> QuerySet[HistoryJob]:
     rows = HistoryJob.objects.all()
     if sources is None:
         return rows
-    mine = Q(pk__in=[])
+    condition = Q(pk__in=[])
     for name in Source.objects.filter(pk__in=sources).values_list("name", flat=True):
-        mine |= Q(words__life__startswith=f"{name}/")
-    return rows.filter(mine)
+        condition |= Q(words__life__startswith=f"{name}/")
+    return rows.filter(condition)
 
 
 def slot_of_incarnation(incarnation: str) -> Slot | None:
     """Return the visible slot of ``source/slot-number``; None where it is gone or not named."""
-    source, _, rest = incarnation.partition("/")
-    name = rest.rpartition("-")[0]
-    found = Slot.objects.select_related("source").filter(source__name=source, name=name).first()
-    if found is None:
+    source, _, numbered_slot = incarnation.partition("/")
+    name = numbered_slot.rpartition("-")[0]
+    slot = Slot.objects.select_related("source").filter(source__name=source, name=name).first()
+    if slot is None:
         # Files keep the source's name at the time when they were written.
         renamed = SlotEvent.objects.filter(
             slot__name=name, detail__act="rename", message__startswith=f"The source {source} is "
         )
         event = renamed.select_related("slot__source").order_by("-pk").first()
-        found = event.slot if event else None
+        slot = event.slot if event else None
     sources = current_visibility().sources
-    return found if found and (sources is None or found.source_id in sources) else None
+    return slot if slot and (sources is None or slot.source_id in sources) else None
 
 
 @dataclass(slots=True)
@@ -122,17 +122,19 @@ class Withheld:
         if self.visibility is None or table in self.hidden:
             return self.visibility is not None
         schema, _, name = table.partition(".")
-        gone = not self.source_id and self.visibility.restricted
-        return gone or self.visibility.hides_table(self.source_id, schema, name)
+        hidden_with_slot = not self.source_id and self.visibility.restricted
+        return hidden_with_slot or self.visibility.hides_table(self.source_id, schema, name)
 
     def columns(self, table: str, names: Iterable[str] = ()) -> frozenset[str]:
         """Return the table's masked columns; ``names`` are columns that only the caller knows."""
         if self.visibility is None:
             return frozenset()
-        shape = [{"name": each} for each in names]
-        rules, of = self.visibility.masked_of_table, self.rules_of
-        more = (rules(of, *each, shape) for each in table_readings(table))
-        return frozenset(self.masked.get(table, ())).union(*more)
+        columns = [{"name": name} for name in names]
+        masked_of_table, source_id = self.visibility.masked_of_table, self.rules_of
+        by_rules = (
+            masked_of_table(source_id, *reading, columns) for reading in table_readings(table)
+        )
+        return frozenset(self.masked.get(table, ())).union(*by_rules)
 
 
 def withheld(slot: Slot | None, *, name: str = "") -> Withheld:
@@ -144,96 +146,102 @@ def withheld(slot: Slot | None, *, name: str = "") -> Withheld:
     visibility = current_visibility()
     if visibility.open:
         return Withheld()
-    found = Withheld(visibility=visibility, source_id=slot.source_id if slot else 0)
-    found.rules_of = found.source_id
+    result = Withheld(visibility=visibility, source_id=slot.source_id if slot else 0)
+    result.rules_of = result.source_id
     if slot is None:
         source = Source.objects.filter(name=name.partition("/")[0]).first()
-        found.rules_of = source.pk if source else 0
-        return found
-    names = {relation.pk: {str(relation)} for relation in Relation.objects.filter(slot=slot)}
+        result.rules_of = source.pk if source else 0
+        return result
+    names_by_relation = {
+        relation.pk: {str(relation)} for relation in Relation.objects.filter(slot=slot)
+    }
     versions = RelationVersion.objects.filter(relation__slot=slot)
-    for pk, schema, table in versions.values_list("relation_id", "schema", "table"):
-        names[pk].add(f"{schema}.{table}")
-    visibility.learn(list(names))
-    for pk, mine in names.items():
-        if visibility.hides(pk):
-            found.hidden |= mine
-        for name in mine:
-            found.masked.setdefault(name, set()).update(visibility.masked(pk))
-    found.masked = {name: columns for name, columns in found.masked.items() if columns}
-    return found
+    for relation_id, schema, table in versions.values_list("relation_id", "schema", "table"):
+        names_by_relation[relation_id].add(f"{schema}.{table}")
+    visibility.learn(list(names_by_relation))
+    for relation_id, names in names_by_relation.items():
+        if visibility.hides(relation_id):
+            result.hidden |= names
+        for table_name in names:
+            result.masked.setdefault(table_name, set()).update(visibility.masked(relation_id))
+    result.masked = {name: columns for name, columns in result.masked.items() if columns}
+    return result
 
 
 def masked_for(incarnation: str) -> dict[str, list[str]]:
     """Return an incarnation's tables and masked columns, in the form of a history job."""
-    found = withheld(slot_of_incarnation(incarnation)).masked
-    return {name: sorted(columns) for name, columns in sorted(found.items())}
+    masked = withheld(slot_of_incarnation(incarnation)).masked
+    return {name: sorted(columns) for name, columns in sorted(masked.items())}
 
 
 def shown_counts(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], of: Withheld
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], restrictions: Withheld
 ) -> list[list[Any]]:
     """Return rows that count changes by ``table`` and ``column``, as they may be shown.
 
     Rows of a masked column are left out, because they show that it changed. The columns of a hidden
     table are merged into one row without a count.
     """
-    table, column = columns.index("table"), columns.index("column")
-    found: dict[tuple[Any, ...], list[Any]] = {}
+    table_index, column_index = columns.index("table"), columns.index("column")
+    shown_rows: dict[tuple[Any, ...], list[Any]] = {}
     for number, row in enumerate(rows):
-        cells, name = list(row), row[column]
-        if name is not None and of.hides(str(row[table])):
-            cells[column] = NO_RIGHT
+        cells, column_name = list(row), row[column_index]
+        if column_name is not None and restrictions.hides(str(row[table_index])):
+            cells[column_index] = NO_RIGHT
             if "changes" in columns:
                 cells[columns.index("changes")] = None
-            found.setdefault(tuple(cells), cells)
-        elif name is None or name not in of.columns(str(row[table]), [str(name)]):
-            found[(number,)] = cells
-    return list(found.values())
+            shown_rows.setdefault(tuple(cells), cells)
+        elif column_name is None or column_name not in restrictions.columns(
+            str(row[table_index]), [str(column_name)]
+        ):
+            shown_rows[(number,)] = cells
+    return list(shown_rows.values())
 
 
 def shown_cells(
-    table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], of: Withheld,
+    table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], restrictions: Withheld,
     names: Mapping[str, str] | None = None,
 ) -> list[list[Any]]:  # fmt: skip
     """Return rows of a table as they may be shown, with masked and hidden cells replaced.
 
     ``names``: a column in the file → its name on the source, where they differ.
     """
-    own = names or {}
-    source = [own.get(column, column) for column in columns]
-    masked, hidden = of.columns(table, source), of.hides(table)
-    place = {n for n, name in enumerate(source) if name in masked}
-    raw = columns.index("_pg_raw") if "_pg_raw" in columns else None
-    found = []
+    source_names = names or {}
+    source_columns = [source_names.get(column, column) for column in columns]
+    masked, hidden = restrictions.columns(table, source_columns), restrictions.hides(table)
+    masked_indexes = {index for index, name in enumerate(source_columns) if name in masked}
+    raw_index = columns.index("_pg_raw") if "_pg_raw" in columns else None
+    shown_rows = []
     for row in rows:
-        cells = ["masked" if n in place else value for n, value in enumerate(row)]
+        cells = ["masked" if index in masked_indexes else value for index, value in enumerate(row)]
         if hidden:
             cells = [cell if column.startswith("_") else NO_RIGHT
                      for column, cell in zip(columns, cells, strict=False)]  # fmt: skip
-        if raw is not None and (hidden or place):
+        if raw_index is not None and (hidden or masked_indexes):
             # The raw text may contain a masked value.
-            cells[raw] = None
-        found.append(cells)
-    return found
+            cells[raw_index] = None
+        shown_rows.append(cells)
+    return shown_rows
 
 
 # The changes below are not in the record: they come from an archive or a peek into a slot.
 
 
 def seen_archived(
-    change: ChangeRow, source_id: int, of: Withheld, visibility: Visibility
+    change: ChangeRow, source_id: int, restrictions: Withheld, visibility: Visibility
 ) -> ChangeRow:
-    """Return an archived change as visible; ``of`` knows its table under every name it had."""
+    """Return an archived change as visible; ``restrictions`` cover every name its table had."""
     if visibility.open:
         return change
     if change.op == "M":
-        return _seen(change, hidden=visibility.hides_messages(source_id))
+        return _visible_change(change, hidden=visibility.hides_messages(source_id))
     schema, table = change.schema or "", change.table or ""
     name = f"{schema}.{table}"
-    hidden = of.hides(name) or visibility.hides_table(source_id, schema, table)
-    masked = of.columns(name) | visibility.masked_of_table(source_id, schema, table, change.columns)
-    return _seen(change, hidden=hidden, masked=masked)
+    hidden = restrictions.hides(name) or visibility.hides_table(source_id, schema, table)
+    masked = restrictions.columns(name) | visibility.masked_of_table(
+        source_id, schema, table, change.columns
+    )
+    return _visible_change(change, hidden=hidden, masked=masked)
 
 
 def seen_peeked(change: ChangeRow, source_id: int, visibility: Visibility) -> ChangeRow:
@@ -244,21 +252,29 @@ def seen_peeked(change: ChangeRow, source_id: int, visibility: Visibility) -> Ch
     if visibility.open:
         return change
     if change.op == "M":
-        return _seen(change, hidden=visibility.hides_messages(source_id))
+        return _visible_change(change, hidden=visibility.hides_messages(source_id))
     schema, table = change.schema or "", change.table or ""
     names = dict.fromkeys([*(change.old or {}), *(change.new or {}), *change.key_columns])
     columns = [{"name": name} for name in names]
-    called = names_had(reading_session(), source_id, schema, table)
-    masked = (visibility.masked_of_table(source_id, *each, columns) for each in called)
+    table_names = names_had(reading_session(), source_id, schema, table)
+    masked = (
+        visibility.masked_of_table(source_id, *table_name, columns) for table_name in table_names
+    )
     hidden = visibility.hides_table(source_id, schema, table)
-    return _seen(change, hidden=hidden, masked=frozenset().union(*masked))
+    return _visible_change(change, hidden=hidden, masked=frozenset().union(*masked))
 
 
-def _seen(change: ChangeRow, *, hidden: bool, masked: Set[str] = frozenset()) -> ChangeRow:
+def _visible_change(
+    change: ChangeRow, *, hidden: bool, masked: Set[str] = frozenset()
+) -> ChangeRow:
     if change.op == "T" or not (hidden or masked):
         return change
     if hidden and change.op == "M":
-        shown = {name: v for name, v in (change.new or {}).items() if name in _MESSAGE_SHOWN}
+        shown = {
+            name: value
+            for name, value in (change.new or {}).items()
+            if name in _SHOWN_MESSAGE_FIELDS
+        }
         return change._replace(new=shown, hidden=True)
     if hidden:
         return change._replace(old=None, new=None, columns=[], key_columns=[], hidden=True)

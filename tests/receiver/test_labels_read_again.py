@@ -22,7 +22,7 @@ def found(slot, where: str) -> list[str]:
 @pytest.fixture
 def tickets(source, record, monkeypatch):
     """A recording of a table with an enum, and a domain over it, that were altered meanwhile."""
-    monkeypatch.setattr(enum_labels, "_asked", {})
+    monkeypatch.setattr(enum_labels, "_labels_by_type", {})
     source.run("CREATE TYPE moods AS ENUM ('sad', 'ok', 'glad')")
     source.run("CREATE DOMAIN any_mood AS moods")
     source.run("CREATE TABLE ticket (id int PRIMARY KEY, mood moods, late any_mood)")

@@ -31,7 +31,7 @@ def provider(db, settings) -> Iterator[Provider]:
             *settings.AUTHENTICATION_BACKENDS,
             "replview.access.single_sign_on.SingleSignOn",
         ]
-        single_sign_on._discovered.clear()
+        single_sign_on._configurations.clear()
         yield server
 
 
