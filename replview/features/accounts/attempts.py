@@ -54,22 +54,22 @@ def locked_until(request: HttpRequest, username: str) -> dt.datetime | None:
         (recent.filter(username=username), get_failure_limit(request, {"username": username})),
         (recent, settings.LOGIN_FAILURES_OF_ADDRESS),
     ):
-        found = attempts.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
-        if (found["failures"] or 0) >= limit and found["last"]:
-            until: dt.datetime = found["last"] + cool_off
+        totals = attempts.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
+        if (totals["failures"] or 0) >= limit and totals["last"]:
+            until: dt.datetime = totals["last"] + cool_off
             return until
     return None
 
 
 def wrong_password(request: HttpRequest, user: User) -> str:
     """Return why the current password that was entered is refused; empty: it is right."""
-    until, old = locked_until(request, user.get_username()), request.POST.get("old", "")
+    until, password = locked_until(request, user.get_username()), request.POST.get("old", "")
     # Failed attempts count like failed logins, so a stolen session cannot guess passwords faster.
-    if until is None and not authenticate(request, username=user.get_username(), password=old):
+    if until is None and not authenticate(request, username=user.get_username(), password=password):
         until = locked_until(request, user.get_username())
         if until is None:
             return "The current password is wrong."
-    return _locked(until)
+    return _lockout_text(until)
 
 
 @transaction.atomic
@@ -80,7 +80,7 @@ def wrong_code(request: HttpRequest, user: User) -> str:
     name, refusal = user.get_username(), _WRONG_CODE
     until = locked_until(request, name)
     if until is not None:
-        return _locked(until)
+        return _lockout_text(until)
     try:
         if factor is not None and second_factor.accepts(factor, request.POST.get("code", "")):
             return ""
@@ -91,10 +91,10 @@ def wrong_code(request: HttpRequest, user: User) -> str:
     user_login_failed.send(sender=__name__, credentials=credentials, request=request)
     if factor is not None and factor.failures >= second_factor.MOST_FAILURES:
         refusal = _NO_MORE_CODES
-    return _locked(locked_until(request, name)) or refusal
+    return _lockout_text(locked_until(request, name)) or refusal
 
 
-def _locked(until: dt.datetime | None) -> str:
+def _lockout_text(until: dt.datetime | None) -> str:
     if until is None:
         return ""
     return f"Too many failed attempts. Try again in {age_words(until - timezone.now())}."

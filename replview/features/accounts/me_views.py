@@ -25,8 +25,8 @@ from replview.ui.params import Params
 
 _MAX_DAYS = 3650
 #: Seconds since the sign-in within which an account without a password here may end a session.
-_LATELY_SECONDS = 600
-_THERE = "A token with this name exists already."
+_RECENT_SIGN_IN_SECONDS = 600
+_NAME_TAKEN = "A token with this name exists already."
 
 
 @page(GET, role=SIGNED_IN)
@@ -41,8 +41,8 @@ def me(request: HttpRequest) -> HttpResponse:
 def password(request: HttpRequest) -> HttpResponse:
     """Change the password, and end every other session."""
     user = account_of(request)
-    if wrong := wrong_password(request, user):
-        return show(request, errors={"old": wrong})
+    if refusal := wrong_password(request, user):
+        return show(request, errors={"old": refusal})
     new = request.POST.get("new", "")
     if new != request.POST.get("again", ""):
         return show(request, errors={"again": "The two passwords differ."})
@@ -63,13 +63,13 @@ def end_session(request: HttpRequest, name: str) -> HttpResponse:
     """End one session, after the account has proved its password again."""
     user = account_of(request)
     if user.has_usable_password():
-        wrong = wrong_password(request, user)
+        refusal = wrong_password(request, user)
     else:
-        began = int(request.session.get(open_sessions.SIGNED_IN_AT) or 0)
-        late = time.time() - began > _LATELY_SECONDS
-        wrong = "Sign in again first: your last sign-in is too long ago." if late else ""
-    if wrong:
-        return show(request, errors={"session": wrong})
+        began_at = int(request.session.get(open_sessions.SIGNED_IN_AT) or 0)
+        is_late = time.time() - began_at > _RECENT_SIGN_IN_SECONDS
+        refusal = "Sign in again first: your last sign-in is too long ago." if is_late else ""
+    if refusal:
+        return show(request, errors={"session": refusal})
     if open_sessions.end_session(user, name):
         note("changed_settings", subject=f"account {user}", details={"act": "session ended"})
         publisher().account_changed(user.pk)
@@ -91,16 +91,16 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 def new_token(request: HttpRequest) -> HttpResponse:
     """Create a token, and show it once in the response."""
     user = account_of(request)
-    sent = Params(request.POST)
-    name = sent.text("name", 100)
-    days, scope = sent.text("days"), request.POST.get("scope", "")
+    params = Params(request.POST)
+    name = params.text("name", 100)
+    days, scope = params.text("days"), request.POST.get("scope", "")
     errors: dict[str, str] = {}
     if not name:
         errors["name"] = "Enter a name, such as the program that uses the token."
     elif user.api_tokens.filter(name=name, revoked_at=None).exists():
-        errors["name"] = _THERE
-    whole = whole_number(days, digits=4) or 0
-    if days and not 1 <= whole <= _MAX_DAYS:
+        errors["name"] = _NAME_TAKEN
+    day_count = whole_number(days, digits=4) or 0
+    if days and not 1 <= day_count <= _MAX_DAYS:
         errors["days"] = f"Days from 1 to {_MAX_DAYS}, or empty."
     if scope not in ApiToken.Scope.values:
         errors["scope"] = "Choose a scope."
@@ -110,12 +110,12 @@ def new_token(request: HttpRequest) -> HttpResponse:
         with transaction.atomic():
             # Delete a revoked token of the same name.
             user.api_tokens.filter(name=name, revoked_at__isnull=False).delete()
-            token, row = make_token(user, name, days=whole or None, scope=scope)
-    except ScopeRefused as refused:
-        return show(request, errors={"scope": str(refused)})
+            token, row = make_token(user, name, days=day_count or None, scope=scope)
+    except ScopeRefused as problem:
+        return show(request, errors={"scope": str(problem)})
     except IntegrityError:
-        return show(request, errors={"name": _THERE})
-    details = {"act": "created", "scope": scope, "days": whole or None}
+        return show(request, errors={"name": _NAME_TAKEN})
+    details = {"act": "created", "scope": scope, "days": day_count or None}
     note("changed_settings", subject=f"token {name} of {user}", details=details)
     return show(request, made=row, token=token)
 
@@ -144,7 +144,7 @@ def show(
         account_of(request),
         errors=errors or {},
         values=values if errors else {},
-        here=request.session.session_key,
+        session_key=request.session.session_key,
         made=made,
         token=token,
     )

@@ -25,9 +25,9 @@ from replview.store.models import ApiToken, Grant, SecondFactor, Source
 from replview.text.formats import plural
 from replview.ui.sentence import Sentence
 
-_MOST = 500
+_MOST_ACCOUNTS = 500
 _ROLES = tuple(role.word for role in Role)
-_SCOPE_WORDS = {
+_SCOPE_TEXTS = {
     "metrics": "read /metrics, of every source",
     "read": "read all that this account may see",
     "export": "read, and create exports",
@@ -139,7 +139,7 @@ def build_own_page(
     *,
     errors: Mapping[str, str],
     values: Mapping[str, str],
-    here: str | None = None,
+    session_key: str | None = None,
     made: ApiToken | None = None,
     token: str = "",
 ) -> OwnPage:
@@ -149,8 +149,8 @@ def build_own_page(
         everything=visible_sources(user) is None and table_patterns(user) is None,
         grants=list(user.grants.select_related("source")),
         tokens=list(user.api_tokens.filter(revoked_at=None).order_by("pk")),
-        scopes=[(scope.value, _SCOPE_WORDS[scope.value]) for scope in scopes_for(user)],
-        sessions=open_sessions(user, here),
+        scopes=[(scope.value, _SCOPE_TEXTS[scope.value]) for scope in scopes_for(user)],
+        sessions=open_sessions(user, session_key),
         has_password=user.has_usable_password(),
         second_factor=SecondFactor.objects.filter(user=user).first(),
         errors=errors,
@@ -170,12 +170,12 @@ def _own_sentence(user: User) -> Sentence:
 
 def build_accounts_page(errors: Mapping[str, str], values: Mapping[str, str]) -> AccountsPage:
     """Read the accounts and groups, for a form with these errors and values."""
-    rows = _rows()
+    rows = _account_rows()
     return AccountsPage(
         rows=rows,
-        groups=_groups(),
+        groups=_group_rows(),
         sources=_source_names(),
-        sentence=_sentence(rows),
+        sentence=_accounts_sentence(rows),
         errors=errors,
         values=values,
     )
@@ -183,8 +183,8 @@ def build_accounts_page(errors: Mapping[str, str], values: Mapping[str, str]) ->
 
 def build_account_page(user: User, problem: AccountProblem | None = None) -> AccountPage:
     """Read what the page of one account shows."""
-    held = role_of(user) if user.is_active else None
-    role = held.word if held else ""
+    account_role = role_of(user) if user.is_active else None
+    role = account_role.word if account_role else ""
     groups = list(user.groups.values_list("name", flat=True))
     group_grants = Grant.objects.select_related("source", "group")
     return AccountPage(
@@ -221,20 +221,20 @@ def _source_names() -> list[str]:
     return list(Source.objects.values_list("name", flat=True))
 
 
-def _rows() -> list[AccountRow]:
-    users = users_with_rights().order_by("-is_active", "username")[:_MOST]
+def _account_rows() -> list[AccountRow]:
+    users = users_with_rights().order_by("-is_active", "username")[:_MOST_ACCOUNTS]
     roles = [(user, role_of(user) if user.is_active else None) for user in users]
     return [AccountRow(user, role.word if role else "") for user, role in roles]
 
 
-def _groups() -> list[GroupRow]:
+def _group_rows() -> list[GroupRow]:
     roles = {group.pk: role for role, group in ensure_roles().items()}
     groups = Group.objects.prefetch_related("grants__source").order_by("name")
     rows = [GroupRow(group, roles.get(group.pk), list(group.grants.all())) for group in groups]
     return sorted(rows, key=lambda row: row.role or 9)
 
 
-def _sentence(rows: list[AccountRow]) -> Sentence:
+def _accounts_sentence(rows: list[AccountRow]) -> Sentence:
     admins = sum(1 for row in rows if row.role == Role.ADMIN.word)
     lacking = sum(1 for row in rows if not row.role and row.user.is_active)
     verb = "has" if lacking == 1 else "have"

@@ -23,8 +23,8 @@ from replview.live.publisher import publisher
 from replview.store.secrets import SecretKeyChanged, seal, unseal
 
 #: The key of the session's data with the sealed secret that no app has proved to have yet.
-_OFFERED = "offered_secret"
-_OFFERED_SECONDS = 3600
+_OFFERED_SECRET_KEY = "offered_secret"
+_OFFERED_SECRET_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +46,18 @@ class SetUpPage:
 @never_cache
 @sensitive_post_parameters()
 def set_up(request: HttpRequest) -> HttpResponse:
-    """Set up a second factor, for who knows the password, and show the recovery codes once."""
+    """Set up a second factor, given the password, and show the recovery codes once."""
     user = account_of(request)
     if second_factor.is_on(user) or not user.has_usable_password():
         return redirect("me")
     if request.method != "POST":
-        return _offer(request, user)
-    if wrong := wrong_password(request, user):
-        return _offer(request, user, {"old": wrong})
+        return _show_secret(request, user)
+    if refusal := wrong_password(request, user):
+        return _show_secret(request, user, {"old": refusal})
     try:
         codes = _set_up(request, user)
     except AccountProblem as problem:
-        return _offer(request, user, {"code": str(problem)})
+        return _show_secret(request, user, {"code": str(problem)})
     publisher().account_changed(user.pk)
     # Keep this session, with a new session key.
     update_session_auth_hash(request, user)
@@ -75,11 +75,11 @@ def login_set_up(request: HttpRequest) -> HttpResponse:
     if user is None:
         return redirect(sign_in_steps.LATE)
     if request.method != "POST":
-        return _offer(request, user, signing_in=True)
+        return _show_secret(request, user, signing_in=True)
     try:
         codes = _set_up(request, user)
     except AccountProblem as problem:
-        return _offer(request, user, {"code": str(problem)}, signing_in=True)
+        return _show_secret(request, user, {"code": str(problem)}, signing_in=True)
     return _show_codes(request, codes, sign_in_steps.finish(request, user))
 
 
@@ -87,12 +87,12 @@ def login_set_up(request: HttpRequest) -> HttpResponse:
 @never_cache
 @sensitive_post_parameters()
 def turn_off(request: HttpRequest) -> HttpResponse:
-    """Turn the second factor off, for who knows the password and has a code; end every session."""
+    """Turn the second factor off, given the password and a code, and end every session."""
     user = account_of(request)
     if not second_factor.is_on(user):
         return redirect("me")
-    if wrong := wrong_password(request, user) or wrong_code(request, user):
-        return me_views.show(request, errors={"factor": wrong})
+    if refusal := wrong_password(request, user) or wrong_code(request, user):
+        return me_views.show(request, errors={"factor": refusal})
     second_factor.remove(user)
     publisher().account_changed(user.pk)
     # The session is deleted already: flush it, so that it is not saved again.
@@ -102,29 +102,29 @@ def turn_off(request: HttpRequest) -> HttpResponse:
 
 def _set_up(request: HttpRequest, user: User) -> list[str]:
     """Set the offered secret up, and return the recovery codes. Raises ``AccountProblem``."""
-    codes = second_factor.set_up(user, _offered(request), request.POST.get("code", ""))
-    del request.session[_OFFERED]
+    codes = second_factor.set_up(user, _offered_secret(request), request.POST.get("code", ""))
+    del request.session[_OFFERED_SECRET_KEY]
     return codes
 
 
-def _offered(request: HttpRequest) -> str:
+def _offered_secret(request: HttpRequest) -> str:
     """Return the secret that this session was shown, or a new one where that is missing or old."""
     try:
-        return unseal(request.session[_OFFERED], within_seconds=_OFFERED_SECONDS)
+        return unseal(request.session[_OFFERED_SECRET_KEY], within_seconds=_OFFERED_SECRET_SECONDS)
     except (KeyError, SecretKeyChanged):
         secret = second_factor.new_secret()
-        request.session[_OFFERED] = seal(secret)
+        request.session[_OFFERED_SECRET_KEY] = seal(secret)
         return secret
 
 
-def _offer(
+def _show_secret(
     request: HttpRequest,
     user: User,
     errors: Mapping[str, str] | None = None,
     *,
     signing_in: bool = False,
 ) -> HttpResponse:
-    secret = _offered(request)
+    secret = _offered_secret(request)
     page = SetUpPage(
         account=user.get_username(),
         qr_code=second_factor.qr_code(secret, user, request.get_host()),

@@ -54,15 +54,15 @@ class SignIn(LoginView):
         """Log in, unless there were too many failed attempts."""
         name = request.POST.get("username", "")[:_LONGEST_NAME]
         # Cut the name to the length that the count of failures can store.
-        sent = request.POST.copy()
-        sent["username"] = name
-        request.POST = sent  # type: ignore[assignment]
+        params = request.POST.copy()
+        params["username"] = name
+        request.POST = params  # type: ignore[assignment]
         until = locked_until(request, name)
         if until is None:
-            answer = super().post(request, *args, **kwargs)
-            until = locked_until(request, name) if answer.status_code == 200 else None
+            response = super().post(request, *args, **kwargs)
+            until = locked_until(request, name) if response.status_code == 200 else None
             if until is None:
-                return answer
+                return response
         return self._refuse(until)
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
@@ -72,17 +72,17 @@ class SignIn(LoginView):
         return begin(self.request, user, self.get_success_url())
 
     def _refuse(self, until: dt.datetime) -> HttpResponse:
-        left = until - timezone.now()
+        wait = until - timezone.now()
         page = self.get_context_data(form=self.get_form_class()(self.request))
-        page |= {"locked_for": age_words(left), "username": self.request.POST.get("username", "")}
-        retry = {"Retry-After": str(max(1, round(left.total_seconds())))}
-        return self.render_to_response(page, status=429, headers=retry)
+        page |= {"locked_for": age_words(wait), "username": self.request.POST.get("username", "")}
+        headers = {"Retry-After": str(max(1, round(wait.total_seconds())))}
+        return self.render_to_response(page, status=429, headers=headers)
 
 
-def leave_nothing(answer: HttpResponse) -> HttpResponse:
+def leave_nothing(response: HttpResponse) -> HttpResponse:
     """Make the browser clear its cache of our pages; its storage has only the theme, and stays."""
-    answer["Clear-Site-Data"] = '"cache"'
-    return answer
+    response["Clear-Site-Data"] = '"cache"'
+    return response
 
 
 class SignOut(LogoutView):

@@ -27,7 +27,7 @@ _BACKEND = "replview.access.rights.RightsBackend"
 #: The address for a browser that is at no step of a sign-in.
 LATE = "/login/?late"
 #: The key of the session's data that holds the sign-in.
-_PENDING = "pending_sign_in"
+_PENDING_KEY = "pending_sign_in"
 #: Seconds from the password to the end of the last step.
 _PENDING_SECONDS = 1200
 
@@ -36,17 +36,17 @@ def begin(request: HttpRequest, user: User, next_url: str) -> HttpResponse:
     """Continue after the right password: sign the account in, or redirect to the next step."""
     request.session.flush()
     request.session.set_expiry(_PENDING_SECONDS)
-    request.session[_PENDING] = {
+    request.session[_PENDING_KEY] = {
         "account": user.pk,
         "password": user.get_session_auth_hash(),
         "began_at": int(time.time()),
         "next": next_url,
         "gave_code": False,
     }
-    return _go_on(request, user)
+    return _continue_sign_in(request, user)
 
 
-def _go_on(request: HttpRequest, user: User) -> HttpResponse:
+def _continue_sign_in(request: HttpRequest, user: User) -> HttpResponse:
     """Redirect to the next step; after the last one sign the account in."""
     step = _next_step(request, user)
     return redirect(step) if step else redirect(finish(request, user))
@@ -54,7 +54,7 @@ def _go_on(request: HttpRequest, user: User) -> HttpResponse:
 
 def finish(request: HttpRequest, user: User) -> str:
     """Sign the account in, and return the address to continue at."""
-    next_url: str = request.session.pop(_PENDING)["next"]
+    next_url: str = request.session.pop(_PENDING_KEY)["next"]
     request.session.set_expiry(None)
     login(request, user, backend=_BACKEND)
     return next_url
@@ -62,7 +62,7 @@ def finish(request: HttpRequest, user: User) -> str:
 
 def _next_step(request: HttpRequest, user: User) -> str:
     """Return the name of the address of the next step; empty after the last one."""
-    if not request.session[_PENDING]["gave_code"] and second_factor.is_on(user):
+    if not request.session[_PENDING_KEY]["gave_code"] and second_factor.is_on(user):
         return "login-code"
     if accounts.assigned_until(user):
         return "login-password"
@@ -74,7 +74,7 @@ def account_at(request: HttpRequest, step: str) -> User | None:
 
     A sign-in ends when it takes too long, and when the password is changed or the account closed.
     """
-    pending = request.session.get(_PENDING)
+    pending = request.session.get(_PENDING_KEY)
     if pending is None or time.time() - pending["began_at"] > _PENDING_SECONDS:
         return None
     open_accounts = get_user_model()._default_manager.filter(is_active=True)
@@ -98,9 +98,9 @@ def code(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         error = wrong_code(request, user)
         if not error:
-            request.session[_PENDING]["gave_code"] = True
+            request.session[_PENDING_KEY]["gave_code"] = True
             request.session.modified = True
-            return _go_on(request, user)
+            return _continue_sign_in(request, user)
         status = 422
         if until := locked_until(request, user.get_username()):
             seconds = (until - timezone.now()).total_seconds()
@@ -132,9 +132,9 @@ def new_password(request: HttpRequest) -> HttpResponse:
             except AccountProblem as problem:
                 errors["new"] = str(problem)
             else:
-                request.session[_PENDING]["password"] = user.get_session_auth_hash()
+                request.session[_PENDING_KEY]["password"] = user.get_session_auth_hash()
                 request.session.modified = True
-                return _go_on(request, user)
+                return _continue_sign_in(request, user)
     page = {"errors": errors, "account": user.get_username()}
     status = 422 if errors else 200
     return render(request, "registration/new_password.html", {"page": page}, status=status)

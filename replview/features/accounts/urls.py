@@ -9,7 +9,7 @@ from replview.features.accounts import me_views as me
 from replview.features.accounts import second_factor_views as second_factor
 from replview.features.accounts import views as accounts
 
-_ONE = "accounts/<int:user_id>/"
+_ACCOUNT = "accounts/<int:user_id>/"
 
 urlpatterns = [
     path("accounts/", accounts.listing, name="accounts"),
@@ -23,19 +23,21 @@ urlpatterns = [
     path("accounts/me/tokens/<int:token_id>/revoke/", me.revoke_token, name="me-token-revoke"),
     path("accounts/grants/", accounts.give, name="grant-new"),
     path("accounts/grants/<int:grant_id>/remove/", accounts.take, name="grant-remove"),
-    path(_ONE, accounts.account, name="account"),
-    path(f"{_ONE}role/", accounts.change_role, name="account-role"),
-    path(f"{_ONE}password/", accounts.password, name="account-password"),
+    path(_ACCOUNT, accounts.account, name="account"),
+    path(f"{_ACCOUNT}role/", accounts.change_role, name="account-role"),
+    path(f"{_ACCOUNT}password/", accounts.password, name="account-password"),
     path(
-        f"{_ONE}second-factor/remove/",
+        f"{_ACCOUNT}second-factor/remove/",
         accounts.remove_second_factor,
         name="account-second-factor-remove",
     ),
-    path(f"{_ONE}active/", accounts.active, name="account-active"),
-    path(f"{_ONE}sign-out/", accounts.sign_out, name="account-sign-out"),
-    path(f"{_ONE}unlock/", accounts.unlock, name="account-unlock"),
+    path(f"{_ACCOUNT}active/", accounts.active, name="account-active"),
+    path(f"{_ACCOUNT}sign-out/", accounts.sign_out, name="account-sign-out"),
+    path(f"{_ACCOUNT}unlock/", accounts.unlock, name="account-unlock"),
     path(
-        f"{_ONE}tokens/<int:token_id>/revoke/", accounts.revoke_token, name="account-token-revoke"
+        f"{_ACCOUNT}tokens/<int:token_id>/revoke/",
+        accounts.revoke_token,
+        name="account-token-revoke",
     ),
     path("setup/<str:code>/", accounts.setup, name="setup"),
     path(

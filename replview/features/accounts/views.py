@@ -41,10 +41,10 @@ def listing(request: HttpRequest) -> HttpResponse:
             errors = {problem.field: str(problem)}
         else:
             return redirect("account", user_id=user.pk)
-    return _list(request, errors)
+    return _show_accounts(request, errors)
 
 
-def _list(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
+def _show_accounts(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
     values = {name: request.POST.get(name, "") for name in ("name", "role")}
     page = build_accounts_page(errors, values)
     return render(request, "accounts/accounts.html", {"page": page}, status=422 if errors else 200)
@@ -53,20 +53,22 @@ def _list(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
 @page(GET, role=ADMIN, nav="accounts", of={"user_id": None})
 def account(request: HttpRequest, user_id: int) -> HttpResponse:
     """Show one account."""
-    return _show(request, _find(user_id))
+    return _show_account(request, _find_account(user_id))
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def change_role(request: HttpRequest, user_id: int) -> HttpResponse:
     """Give the account another role, or none."""
-    return _do(request, user_id, lambda user: accounts.change_role(user, _role(request)))
+    return _change(request, user_id, lambda user: accounts.change_role(user, _chosen_role(request)))
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def password(request: HttpRequest, user_id: int) -> HttpResponse:
     """Set the account's password."""
-    typed, own = request.POST.get("password", ""), user_id == request.user.pk
-    return _do(request, user_id, lambda user: accounts.change_password(user, typed, by_owner=own))
+    typed, by_owner = request.POST.get("password", ""), user_id == request.user.pk
+    return _change(
+        request, user_id, lambda user: accounts.change_password(user, typed, by_owner=by_owner)
+    )
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
@@ -78,26 +80,26 @@ def remove_second_factor(request: HttpRequest, user_id: int) -> HttpResponse:
             raise AccountProblem("turn your own second factor off on the page of your account")
         second_factor.remove(user)
 
-    return _do(request, user_id, remove)
+    return _change(request, user_id, remove)
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def active(request: HttpRequest, user_id: int) -> HttpResponse:
     """Close the account, or open it again."""
-    wanted = request.POST.get("active") == "1"
-    return _do(request, user_id, accounts.open_account if wanted else accounts.close_account)
+    is_open = request.POST.get("active") == "1"
+    return _change(request, user_id, accounts.open_account if is_open else accounts.close_account)
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
     """End every session of the account."""
-    return _do(request, user_id, accounts.sign_out)
+    return _change(request, user_id, accounts.sign_out)
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
     """Forget the account's failed logins."""
-    return _do(request, user_id, accounts.unlock)
+    return _change(request, user_id, accounts.unlock)
 
 
 @page(POST, role=ADMIN, of={"user_id": None, "token_id": None})
@@ -105,36 +107,36 @@ def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpRespo
     """Revoke one of the account's tokens."""
 
     def revoke(user: User) -> None:
-        found = ApiToken.objects.filter(pk=token_id, user=user, revoked_at=None)
-        row = found.first()
+        tokens = ApiToken.objects.filter(pk=token_id, user=user, revoked_at=None)
+        row = tokens.first()
         if row is None:
             raise Http404("there is no such token")
-        found.update(revoked_at=timezone.now())
+        tokens.update(revoked_at=timezone.now())
         note("changed_settings", subject=f"token {row.name} of {user}", details={"act": "revoked"})
 
-    return _do(request, user_id, revoke)
+    return _change(request, user_id, revoke)
 
 
 @page(POST, role=ADMIN)
 def give(request: HttpRequest) -> HttpResponse:
     """Create a grant for an account or a group."""
-    sent, name = Params(request.POST), request.POST.get("source", "")
+    params, name = Params(request.POST), request.POST.get("source", "")
     source = get_object_or_404(Source, name=name) if name else None
-    tables = sent.text("tables", None).replace(",", "\n").splitlines()
+    tables = params.text("tables", None).replace(",", "\n").splitlines()
     by = request.user.get_username()
-    if group_name := sent.text("group", 150):
+    if group_name := params.text("group", 150):
         ensure_roles()
         try:
             with transaction.atomic():
                 group, _ = Group.objects.get_or_create(name=group_name)
                 accounts.give_grant(group, source, tables, by=by)
         except AccountProblem as problem:
-            return _list(request, {problem.field: str(problem)})
+            return _show_accounts(request, {problem.field: str(problem)})
         return redirect("accounts")
-    user_id = sent.number("user", digits=9)
+    user_id = params.number("user", digits=9)
     if user_id is None:
         raise Http404("there is no such account")
-    return _do(request, user_id, lambda user: accounts.give_grant(user, source, tables, by=by))
+    return _change(request, user_id, lambda user: accounts.give_grant(user, source, tables, by=by))
 
 
 @page(POST, role=ADMIN, of={"grant_id": None})
@@ -145,13 +147,13 @@ def take(request: HttpRequest, grant_id: int) -> HttpResponse:
     return redirect("account", user_id=grant.user_id) if grant.user_id else redirect("accounts")
 
 
-def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
+def _change(request: HttpRequest, user_id: int, action: Any) -> HttpResponse:
     """Run the action and show the account, with the reason if the action was refused."""
-    user = _find(user_id)
+    user = _find_account(user_id)
     try:
-        act(user)
+        action(user)
     except AccountProblem as problem:
-        return _show(request, user, problem=problem)
+        return _show_account(request, user, problem=problem)
     publisher().account_changed(user_id)
     key = request.session.session_key
     if user == request.user and (key is None or not request.session.exists(key)):
@@ -160,18 +162,18 @@ def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
     return redirect("account", user_id=user_id)
 
 
-def _show(
+def _show_account(
     request: HttpRequest, user: User, *, problem: AccountProblem | None = None
 ) -> HttpResponse:
     page = build_account_page(user, problem)
     return render(request, "accounts/account.html", {"page": page}, status=422 if problem else 200)
 
 
-def _find(user_id: int) -> User:
+def _find_account(user_id: int) -> User:
     return get_object_or_404(get_user_model(), pk=user_id)
 
 
-def _role(request: HttpRequest) -> Role | None:
+def _chosen_role(request: HttpRequest) -> Role | None:
     word = request.POST.get("role", "")
     role = Role.of_word(word)
     if role is None and word:
