@@ -24,8 +24,8 @@ def begin(arguments: list[str] | None) -> tuple[Path, threading.Event]:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: stopped.set())
     return Path(path), stopped
 
 
@@ -43,18 +43,18 @@ def problem_of(
     ``what`` names the job; ``unexpected`` is the remedy for an error of unknown cause.
     """
     if isinstance(error, psycopg.Error):
-        lost = lost_store(error)
-        lost.__cause__ = error
-        error = lost
+        store_problem = lost_store(error)
+        store_problem.__cause__ = error
+        error = store_problem
     if isinstance(error, CodedProblem):
         cause, remedy = error.cause, error.remedy
     else:
         cause, remedy = f"{what} failed unexpectedly ({type(error).__name__})", unexpected
-        step = error.__traceback__
-        while step is not None:
-            code = step.tb_frame.f_code
-            log.error("  in %s, line %s of %s", code.co_name, step.tb_lineno, code.co_filename)
-            step = step.tb_next
+        traceback = error.__traceback__
+        while traceback is not None:
+            code = traceback.tb_frame.f_code
+            log.error("  in %s, line %s of %s", code.co_name, traceback.tb_lineno, code.co_filename)
+            traceback = traceback.tb_next
     kind = f" ({type(error.__cause__).__name__})" if error.__cause__ is not None else ""
     log.error("%s%s: %s", cause, kind, remedy)
     return {"problem": cause, "remedy": remedy}

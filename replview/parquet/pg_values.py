@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 #: First and last moment that every reader supports (years 1 to 9999), in microseconds since 1970.
 FIRST_US = -62_135_596_800_000_000
 LAST_US = 253_402_300_799_999_999
-_TRUTHS = {"t": True, "true": True, "f": False, "false": False}
+_BOOLEANS = {"t": True, "true": True, "f": False, "false": False}
 # Matches times whose offset may have seconds, as before 1900. Arrow cannot read these.
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?"
@@ -31,11 +31,11 @@ _ARRAY = re.compile(
     r'\{(?:(?:"[^"\\]*(?:\\.[^"\\]*)*"|[^",{}\\\s][^",{}\\]*)(?:,(?!\})|(?=\})))*\}', re.DOTALL
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_PLAIN = re.compile(r'[^\s{}",\\]+')
+_UNQUOTED = re.compile(r'[^\s{}",\\]+')
 #: Power of ten below which PostgreSQL prints a float without an exponent.
 _FLOAT_DIGITS = {pa.float32(): 6, pa.float64(): 15}
 #: Values of a failing part at most that are converted one by one.
-_SMALL = 64
+_SMALL_PART = 64
 
 
 @dataclass(slots=True)
@@ -50,13 +50,11 @@ class Converted:
 def convert(values: Sequence[Any], arrow: pa.DataType) -> Converted:
     """Return values of the record (text, None, or a mark) as an array of this type."""
     raw = {
-        place: orjson.dumps(value).decode()
-        for place, value in enumerate(values)
+        row: orjson.dumps(value).decode()
+        for row, value in enumerate(values)
         if isinstance(value, dict)
     }
-    texts = (
-        [None if place in raw else value for place, value in enumerate(values)] if raw else values
-    )
+    texts = [None if row in raw else value for row, value in enumerate(values)] if raw else values
     converted = _convert_texts(texts, arrow)
     converted.raw |= raw
     return converted
@@ -66,15 +64,15 @@ def _convert_texts(texts: Sequence[str | None], arrow: pa.DataType) -> Converted
     if pa.types.is_string(arrow):
         return Converted(pa.array(texts, pa.string()))
     if pa.types.is_list(arrow):
-        return _lists(texts, arrow)
+        return _convert_arrays(texts, arrow)
     if pa.types.is_boolean(arrow):
-        return _one_by_one(texts, arrow, _TRUTHS.get)
+        return _one_by_one(texts, arrow, _BOOLEANS.get)
     if pa.types.is_binary(arrow):
-        return _one_by_one(texts, arrow, _bytes)
+        return _one_by_one(texts, arrow, _parse_bytea)
     try:
         array = pa.array(texts, pa.string()).cast(arrow)
     except pa.ArrowInvalid:
-        return _one_by_one(texts, arrow, partial(_scalar, arrow))
+        return _one_by_one(texts, arrow, partial(_parse_scalar, arrow))
     return _in_range(texts, array)
 
 
@@ -83,23 +81,23 @@ def _in_range(texts: Sequence[str | None], array: pa.Array) -> Converted:
     if not pa.types.is_timestamp(array.type):
         return Converted(array)
     numbers = array.cast(pa.int64())
-    inside = pc.and_(pc.greater_equal(numbers, FIRST_US), pc.less_equal(numbers, LAST_US))
-    if pc.all(inside).as_py() is not False:
+    in_range = pc.and_(pc.greater_equal(numbers, FIRST_US), pc.less_equal(numbers, LAST_US))
+    if pc.all(in_range).as_py() is not False:
         return Converted(array)
-    raw = {n: texts[n] or "" for n, good in enumerate(inside.to_pylist()) if good is False}
-    return Converted(pc.if_else(inside, array, pa.scalar(None, array.type)), raw)
+    raw = {row: texts[row] or "" for row, fits in enumerate(in_range.to_pylist()) if fits is False}
+    return Converted(pc.if_else(in_range, array, pa.scalar(None, array.type)), raw)
 
 
 def _one_by_one(
-    texts: Sequence[str | None], arrow: pa.DataType, read: Callable[[str], Any]
+    texts: Sequence[str | None], arrow: pa.DataType, parse: Callable[[str], Any]
 ) -> Converted:
-    values = [None if text is None else read(text) for text in texts]
-    lost = [n for n, value in enumerate(values) if value is None]
-    raw = {n: text for n in lost if (text := texts[n]) is not None}
+    values = [None if text is None else parse(text) for text in texts]
+    null_rows = [row for row, value in enumerate(values) if value is None]
+    raw = {row: text for row in null_rows if (text := texts[row]) is not None}
     return Converted(pa.array(values, arrow), raw)
 
 
-def _bytes(text: str) -> bytes | None:
+def _parse_bytea(text: str) -> bytes | None:
     """Parse bytea's hex form; None for the older escape form, which stays text."""
     try:
         return bytes.fromhex(text[2:]) if text.startswith("\\x") else None
@@ -107,10 +105,10 @@ def _bytes(text: str) -> bytes | None:
         return None
 
 
-def _scalar(arrow: pa.DataType, text: str) -> Any:
+def _parse_scalar(arrow: pa.DataType, text: str) -> Any:
     """Return one value as Arrow reads it; None where it does not fit."""
-    if pa.types.is_timestamp(arrow) and arrow.tz and (odd := _odd_offset(text)) is not None:
-        return odd
+    if pa.types.is_timestamp(arrow) and arrow.tz and (moment := _odd_offset(text)) is not None:
+        return moment
     try:
         scalar = pa.array([text], pa.string()).cast(arrow)
     except pa.ArrowInvalid:
@@ -120,18 +118,18 @@ def _scalar(arrow: pa.DataType, text: str) -> Any:
 
 def _odd_offset(text: str) -> dt.datetime | None:
     """Parse a moment whose offset has seconds; None for any other."""
-    found = _MOMENT.fullmatch(text)
-    if found is None or found[5] is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None or match[5] is None:
         return None
-    offset = dt.timedelta(hours=int(found[3]), minutes=int(found[4]), seconds=int(found[5]))
-    moment = dt.datetime.fromisoformat(found[1]).replace(tzinfo=dt.UTC)
+    offset = dt.timedelta(hours=int(match[3]), minutes=int(match[4]), seconds=int(match[5]))
+    moment = dt.datetime.fromisoformat(match[1]).replace(tzinfo=dt.UTC)
     try:
-        return moment - offset if found[2] == "+" else moment + offset
+        return moment - offset if match[2] == "+" else moment + offset
     except OverflowError:
         return None
 
 
-def _lists(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
+def _convert_arrays(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
     """Convert arrays of one dimension, with the elements of all rows at once."""
     elements: list[str | None] = []
     rows: list[int] = []
@@ -144,12 +142,12 @@ def _lists(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
             elements += parsed
             rows += [row] * len(parsed)
         offsets.append(len(elements))
-    inside = _convert_texts(elements, arrow.value_type)
+    values = _convert_texts(elements, arrow.value_type)
     # If one element does not fit, its whole row is raw.
-    raw |= {rows[place]: texts[rows[place]] or "" for place in inside.raw}
-    missing = [text is None or row in raw for row, text in enumerate(texts)]
+    raw |= {rows[index]: texts[rows[index]] or "" for index in values.raw}
+    is_null = [text is None or row in raw for row, text in enumerate(texts)]
     array = pa.ListArray.from_arrays(
-        pa.array(offsets, pa.int32()), inside.array, type=arrow, mask=pa.array(missing, pa.bool_())
+        pa.array(offsets, pa.int32()), values.array, type=arrow, mask=pa.array(is_null, pa.bool_())
     )
     return Converted(array, raw)
 
@@ -169,40 +167,40 @@ def pg_text(value: object, kind: pa.DataType) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "{" + ",".join(_element(each, kind.value_type) for each in value) + "}"
+        return "{" + ",".join(_element_text(element, kind.value_type) for element in value) + "}"
     if isinstance(value, bool):
         return "t" if value else "f"
     if isinstance(value, bytes):
         return f"\\x{value.hex()}"
     if isinstance(value, float):
-        return _float(value, kind)
+        return _float_text(value, kind)
     if isinstance(value, decimal.Decimal):
         return f"{value:f}"
     if isinstance(value, dt.datetime):
-        return _moment(value)
+        return _timestamp_text(value)
     if isinstance(value, dt.date):
         return value.isoformat()
     return str(value)
 
 
-def _element(value: object, kind: pa.DataType) -> str:
+def _element_text(value: object, kind: pa.DataType) -> str:
     text = pg_text(value, kind)
     if text is None:
         return "NULL"
-    if _PLAIN.fullmatch(text) and text.upper() != "NULL":
+    if _UNQUOTED.fullmatch(text) and text.upper() != "NULL":
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def _moment(value: dt.datetime) -> str:
+def _timestamp_text(value: dt.datetime) -> str:
     text = f"{value.date().isoformat()} {value.time().replace(microsecond=0, tzinfo=None)}"
     if value.microsecond:
         text += f".{value.microsecond:06d}".rstrip("0")
     return text + ("+00" if value.tzinfo is not None else "")
 
 
-def _float(value: float, kind: pa.DataType) -> str:
+def _float_text(value: float, kind: pa.DataType) -> str:
     """Return a float as PostgreSQL prints it: the shortest digits that read back the same.
 
     Source: PostgreSQL, ryu.
@@ -240,31 +238,31 @@ def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:
         return Converted(pa.nulls(len(texts), arrow))
     if pa.types.is_list(arrow) or pa.types.is_binary(arrow):
         return convert(texts.to_pylist(), arrow)
-    found = _cast(texts, arrow)
-    if found is not None:
-        return Converted(found)
-    if len(texts) <= _SMALL:
+    array = _cast_array(texts, arrow)
+    if array is not None:
+        return Converted(array)
+    if len(texts) <= _SMALL_PART:
         return convert(texts.to_pylist(), arrow)
     half = len(texts) // 2
     low, high = convert_array(texts.slice(0, half), arrow), convert_array(texts.slice(half), arrow)
-    raw = low.raw | {half + place: text for place, text in high.raw.items()}
+    raw = low.raw | {half + row: text for row, text in high.raw.items()}
     return Converted(pa.concat_arrays([low.array, high.array]), raw)
 
 
-def _cast(texts: pa.Array, arrow: pa.DataType) -> Any:
+def _cast_array(texts: pa.Array, arrow: pa.DataType) -> Any:
     """Return the whole array cast to the type; None where a value does not fit."""
     if pa.types.is_boolean(arrow):
-        if pc.index_in(texts, pa.array([*_TRUTHS])).null_count > texts.null_count:
+        if pc.index_in(texts, pa.array([*_BOOLEANS])).null_count > texts.null_count:
             return None
-        true = pc.is_in(texts, pa.array([text for text, value in _TRUTHS.items() if value]))
-        return pc.if_else(texts.is_valid(), true, pa.scalar(None, pa.bool_()))
+        is_true = pc.is_in(texts, pa.array([text for text, value in _BOOLEANS.items() if value]))
+        return pc.if_else(texts.is_valid(), is_true, pa.scalar(None, pa.bool_()))
     try:
-        found = texts.cast(arrow)
+        array = texts.cast(arrow)
     except pa.ArrowInvalid:
         return None
     if pa.types.is_timestamp(arrow):
-        span = pc.min_max(found.cast(pa.int64()))
-        lowest, highest = span["min"].as_py(), span["max"].as_py()
+        extremes = pc.min_max(array.cast(pa.int64()))
+        lowest, highest = extremes["min"].as_py(), extremes["max"].as_py()
         if lowest is not None and (lowest < FIRST_US or highest > LAST_US):
             return None
-    return found
+    return array

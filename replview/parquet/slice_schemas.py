@@ -33,7 +33,7 @@ _ELEMENTS = {
 }  # fmt: skip
 _TEXT_ARRAYS = {1002, 1003, 1008, 1009, 1014, 1015, 199, 2951, 3807, 1183, 1270, 1187, 1041, 651,
                 791, 1040, 775, 1561, 1563, 3221, 143, 1017, 3643}  # fmt: skip
-_BOXES = 1020
+_BOX_ARRAY = 1020
 _BY_NAME: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "bytea": pa.binary(), "bigint": pa.int64(), "smallint": pa.int16(),
     "integer": pa.int32(), "oid": pa.int64(), "real": pa.float32(),
@@ -43,7 +43,7 @@ _BY_NAME: dict[str, pa.DataType] = {
 _NUMERIC_NAME = re.compile(r"(?:numeric|decimal)(?:\((\d+)(?:,\s*(-?\d+))?\))?$")
 _PRECISION = re.compile(r"\(\d+\)")
 #: Integer types, each wider than the one before, and their decimal digits.
-_DIGITS = {pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+_INTEGER_DIGITS = {pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _ARRAY_NOTE = "arrays of more than one dimension: null, their text in _pg_raw"
 _UNFIT_NOTE = "NaN, infinity, and numbers of more digits: null, their text in _pg_raw"
 _TIME_NOTE = "infinity, BC and years beyond 9999: null, their text in _pg_raw"
@@ -66,9 +66,9 @@ CHANGE_FIELDS = (
 )
 #: The partition column, which is part of folder names: a day.
 PARTITION = "commit_date"
-_OWN = {PARTITION, *(item.name.casefold() for item in CHANGE_FIELDS)}
+_OWN_NAMES = {PARTITION, *(item.name.casefold() for item in CHANGE_FIELDS)}
 #: Names of columns that readers add while they derive a table's rows.
-_OF_READERS = re.compile(
+_READER_NAMES = re.compile(
     r"_(stream|rank|interval|gone|next|next_gone|begins|epoch|number|unknown|hash|repeats|place"
     r"|step|start|start_step|known\d+x?|key\d+(_raw)?|raw\d+)"
 )
@@ -131,7 +131,7 @@ def map_column(column: Mapping[str, Any]) -> Mapped:
     oid, name = column.get("type_oid") or 0, str(column.get("type") or "")
     typmod = column.get("typmod")
     typmod = -1 if typmod is None else int(typmod)
-    if oid == _BOXES or name == "box[]":
+    if oid == _BOX_ARRAY or name == "box[]":
         # This is the only type whose arrays are not separated by commas.
         return Mapped(pa.string())
     if oid in _TEXT_ARRAYS:
@@ -143,8 +143,8 @@ def map_column(column: Mapping[str, Any]) -> Mapped:
 
 
 def _array_of(element: Mapped) -> Mapped:
-    more = f"; {element.note}" if element.note == _UNFIT_NOTE else ""
-    return Mapped(pa.list_(element.arrow), _ARRAY_NOTE + more)
+    element_note = f"; {element.note}" if element.note == _UNFIT_NOTE else ""
+    return Mapped(pa.list_(element.arrow), _ARRAY_NOTE + element_note)
 
 
 def _map_scalar(oid: int, name: str, typmod: int, scale: int | None) -> Mapped:
@@ -157,13 +157,13 @@ def _map_scalar(oid: int, name: str, typmod: int, scale: int | None) -> Mapped:
     return Mapped(arrow, _TIME_NOTE if timed else "")
 
 
-def _map_numeric(name: str, typmod: int, wanted: int | None) -> Mapped:
+def _map_numeric(name: str, typmod: int, wanted_scale: int | None) -> Mapped:
     precision, scale = numeric_modifier(typmod)
-    named = _NUMERIC_NAME.match(name)
-    if precision is None and named and named[1]:
-        precision, scale = int(named[1]), int(named[2] or 0)
-    if precision is None and wanted is not None:
-        return Mapped(pa.decimal128(MOST_DIGITS, wanted), _UNFIT_NOTE)
+    match = _NUMERIC_NAME.match(name)
+    if precision is None and match and match[1]:
+        precision, scale = int(match[1]), int(match[2] or 0)
+    if precision is None and wanted_scale is not None:
+        return Mapped(pa.decimal128(MOST_DIGITS, wanted_scale), _UNFIT_NOTE)
     if precision is None:
         return Mapped(pa.string(), "numeric without a precision: text, or values would be rounded")
     if precision > MOST_DIGITS or not 0 <= scale <= precision:
@@ -173,9 +173,9 @@ def _map_numeric(name: str, typmod: int, wanted: int | None) -> Mapped:
 
 def with_scale(column: Mapping[str, Any], scale: int | None) -> Mapping[str, Any]:
     """Return the column with ``decimal(38, scale)`` for numeric without a precision; None: text."""
-    chosen = {**column, "scale": scale}
-    alike = scale is None or map_column(chosen).arrow == map_column(column).arrow
-    return column if alike else chosen
+    scaled = {**column, "scale": scale}
+    same_type = scale is None or map_column(scaled).arrow == map_column(column).arrow
+    return column if same_type else scaled
 
 
 def numeric_modifier(typmod: int) -> tuple[int | None, int]:
@@ -194,23 +194,25 @@ def widened(types: Iterable[pa.DataType]) -> pa.DataType:
     return reduce(_widened, dict.fromkeys(types))
 
 
-def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    if one == other:
-        return one
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(_widened(one.value_type, other.value_type))
-    if one in _DIGITS and other in _DIGITS:
-        return max(one, other, key=_DIGITS.__getitem__)
-    if {one, other} == {pa.float32(), pa.float64()}:
+def _widened(first: pa.DataType, second: pa.DataType) -> pa.DataType:
+    if first == second:
+        return first
+    if pa.types.is_list(first) and pa.types.is_list(second):
+        return pa.list_(_widened(first.value_type, second.value_type))
+    if first in _INTEGER_DIGITS and second in _INTEGER_DIGITS:
+        return max(first, second, key=_INTEGER_DIGITS.__getitem__)
+    if {first, second} == {pa.float32(), pa.float64()}:
         # The shortest text of a float4 is that of another number as a float8.
         return pa.string()
-    if all(pa.types.is_decimal(kind) or kind in _DIGITS for kind in (one, other)):
-        scales = [0 if kind in _DIGITS else kind.scale for kind in (one, other)]
+    if all(pa.types.is_decimal(kind) or kind in _INTEGER_DIGITS for kind in (first, second)):
+        scales = [0 if kind in _INTEGER_DIGITS else kind.scale for kind in (first, second)]
         # Digits before the point; for an integer type, all its digits.
-        whole = max(_DIGITS.get(one) or one.precision - one.scale,
-                    _DIGITS.get(other) or other.precision - other.scale)  # fmt: skip
-        if whole + max(scales) <= MOST_DIGITS:
-            return pa.decimal128(whole + max(scales), max(scales))
+        whole_digits = max(
+            _INTEGER_DIGITS.get(first) or first.precision - first.scale,
+            _INTEGER_DIGITS.get(second) or second.precision - second.scale,
+        )
+        if whole_digits + max(scales) <= MOST_DIGITS:
+            return pa.decimal128(whole_digits + max(scales), max(scales))
     return pa.string()
 
 
@@ -236,36 +238,38 @@ class SliceColumn:
 
 def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[SliceColumn]:
     """Return the columns of shapes, newest first, each of a type that holds all its values."""
-    seen: dict[str, list[Mapping[str, Any]]] = {}
+    shapes_by_name: dict[str, list[Mapping[str, Any]]] = {}
     for columns in versions:
         for column in columns:
-            seen.setdefault(str(column["name"]), []).append(column)
-    found = []
-    taken = {*_OWN}
-    for name, shapes in seen.items():
+            shapes_by_name.setdefault(str(column["name"]), []).append(column)
+    file_columns = []
+    taken = {*_OWN_NAMES}
+    for name, shapes in shapes_by_name.items():
         mapped = [map_column(shape) for shape in shapes]
-        arrow = widened(each.arrow for each in mapped)
+        arrow = widened(column_type.arrow for column_type in mapped)
         note = mapped[0].note
         if arrow != mapped[0].arrow:
-            others = ", ".join(dict.fromkeys(str(shape.get("type")) for shape in shapes))
-            note = f"of several types within the slice: {others}"
-        found.append(
+            type_names = ", ".join(dict.fromkeys(str(shape.get("type")) for shape in shapes))
+            note = f"of several types within the slice: {type_names}"
+        file_columns.append(
             SliceColumn(
                 name, _file_name(name, taken), arrow, str(shapes[0].get("type") or ""), note
             )
         )
-    return found
+    return file_columns
 
 
 def _file_name(name: str, taken: set[str]) -> str:
     """Return the name in the file, now taken: ``_seq_`` for ``_seq``, ``ID_2`` after ``id``."""
     folded = name.casefold()
-    found = stem = f"{name}_" if folded in _OWN or _OF_READERS.fullmatch(folded) else name
+    file_name = stem = (
+        f"{name}_" if folded in _OWN_NAMES or _READER_NAMES.fullmatch(folded) else name
+    )
     number = 2
-    while found.casefold() in taken:
-        found, number = f"{stem}_{number}", number + 1
-    taken.add(found.casefold())
-    return found
+    while file_name.casefold() in taken:
+        file_name, number = f"{stem}_{number}", number + 1
+    taken.add(file_name.casefold())
+    return file_name
 
 
 def table_schema(columns: Sequence[SliceColumn], table: str, versions: Sequence[int]) -> pa.Schema:

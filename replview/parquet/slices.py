@@ -39,16 +39,16 @@ Masked = tuple[tuple[str, tuple[str, ...]], ...]
 LAST_SEQ = (1 << 31) - 1
 
 
-def _plain(value: object) -> object:
+def _plain_value(value: object) -> object:
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [_plain_value(item) for item in value]
     if isinstance(value, dt.date):
         return value.isoformat()
     return dict(value) if isinstance(value, Mapping) else value
 
 
 def _document(item: "Slice | TableVersion | SliceTable | SliceRange") -> dict[str, Any]:
-    return {each.name: _plain(getattr(item, each.name)) for each in fields(item)}
+    return {field_.name: _plain_value(getattr(item, field_.name)) for field_ in fields(item)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class Narrowing:
 
     def to_json(self) -> dict[str, Any]:
         """Return the conditions that are set, as plain values."""
-        document = {entry.name: _plain(value) for entry, value in self.filter.restricting()}
+        document = {entry.name: _plain_value(value) for entry, value in self.filter.restricting()}
         if document.pop("actor", None) is not None:
             document["no_actor"] = True
         if self.searched is not None:
@@ -169,13 +169,13 @@ class Slice:
         document = _document(self)
         # These are absent where nothing is set, so that such a slice equals that of earlier
         # versions.
-        more = {
+        optional = {
             "masked": dict(document.pop("masked")),
             "narrowed": document.pop("narrowed").to_json(),
         }
         if document["numeric_scale"] is None:
             del document["numeric_scale"]
-        return document | {name: value for name, value in more.items() if value}
+        return document | {name: value for name, value in optional.items() if value}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -242,8 +242,8 @@ class SliceTable:
     @property
     def columns(self) -> list[SliceColumn]:
         """Return the file's columns: those of the newest shape, then former ones."""
-        found = slice_columns([version.columns for version in reversed(self.versions)])
-        return [c for c in found if self.only is None or c.source_name in self.only]
+        columns = slice_columns([version.columns for version in reversed(self.versions)])
+        return [c for c in columns if self.only is None or c.source_name in self.only]
 
     def arrow_schema(self) -> pa.Schema:
         """Return the schema of ``read_typed``'s rows and of the table's Parquet files."""
