@@ -147,16 +147,16 @@ def _limit_findings(
             )
         return
     ending = limit_of(source, slot, reading, losing=True)
-    for one_limit in [limit] if limit == ending or ending.size_bytes is None else [limit, ending]:
-        by_wal = loss_by_wal(source, reading, slot) if one_limit.loses else None
-        seconds = by_wal.seconds if by_wal is not None and by_wal.in_sight else None
-        level = _level(one_limit, retained, reading, seconds)
+    for wal_limit in [limit] if limit == ending or ending.size_bytes is None else [limit, ending]:
+        wal_loss = loss_by_wal(source, reading, slot) if wal_limit.loses else None
+        seconds = wal_loss.seconds if wal_loss is not None and wal_loss.in_sight else None
+        level = _level(wal_limit, retained, reading, seconds)
         if level is not None:
-            told_loss = (
-                first if one_limit.loses and first is not None and first.by != BY_IDLE else None
+            shown_loss = (
+                first if wal_limit.loses and first is not None and first.by != BY_IDLE else None
             )
-            finding = _near_limit(name, level, one_limit, retained, reading, told_loss)
-            later = later_words(source, reading, told_loss, slot) if told_loss is not None else ""
+            finding = _near_limit(name, level, wal_limit, retained, reading, shown_loss)
+            later = later_words(source, reading, shown_loss, slot) if shown_loss is not None else ""
             yield replace(finding, cause=f"{finding.cause}{later}")
 
 
@@ -209,7 +209,7 @@ def _near_limit(
     reading: SlotReading,
     loss: LossEstimate | None,
 ) -> Health:
-    size, growing = bytes_words(limit.size_bytes or 0), reading.growth_bytes_per_second or 0
+    size, growth = bytes_words(limit.size_bytes or 0), reading.growth_bytes_per_second or 0
     if reading.wal_status == "unreserved":
         return Health(
             level=level,
@@ -219,14 +219,14 @@ def _near_limit(
             loss_seconds=None if loss is None else loss.seconds,
         )
     limit_text = f"the limit of {size}" if limit.by == "server" else f"its budget of {size}"
-    end = {
+    outcome = {
         "server": "At the limit the slot is lost.",
         "budget": "At the budget replview drops the slot, to protect the database.",
         "record": "At the budget replview only alerts, to protect the record: WAL keeps growing.",
     }[limit.by]
-    cause = f"WAL grows {bytes_words(growing)}/s towards {limit_text}." if growing > 0 else end
-    if growing > 0 and limit.by != "server":
-        cause += f" {end}"
+    cause = f"WAL grows {bytes_words(growth)}/s towards {limit_text}." if growth > 0 else outcome
+    if growth > 0 and limit.by != "server":
+        cause += f" {outcome}"
     return Health(
         level=level,
         title=loss_title(name, loss)
@@ -240,16 +240,16 @@ def _near_limit(
     )
 
 
-def behind_words(behind: int, growth: float | None) -> str:
+def behind_words(behind_bytes: int, growth: float | None) -> str:
     """Return how far behind a reader is, and how that changes where the rate is known.
 
     For example: ``Behind by 3.2 GB, catching up at 40 MB/s, about 80 s to go``.
     """
-    text = f"Behind by {bytes_words(behind)}"
+    text = f"Behind by {bytes_words(behind_bytes)}"
     if growth is None:
         return text
     if growth < -STEADY_BYTES_PER_SECOND:
-        seconds = behind / -growth
+        seconds = behind_bytes / -growth
         # Below two minutes, seconds alone are easier to read.
         time_left = f"{seconds:.0f}\u00a0s" if seconds < 120 else age_words(seconds)
         return f"{text}, catching up at {bytes_words(-growth)}/s, about {time_left} to go"
@@ -264,10 +264,10 @@ def behind(reading: SlotReading, behind_bytes: int) -> Health:
     A reader that falls further behind needs a look sooner than one that catches up.
     """
     growth = reading.behind_growth_bytes_per_second
-    falling = growth is not None and growth > STEADY_BYTES_PER_SECOND
-    is_far = behind_bytes > (4 * BEHIND_BYTES if falling else FAR_BEHIND_BYTES)
+    falls_behind = growth is not None and growth > STEADY_BYTES_PER_SECOND
+    is_far = behind_bytes > (4 * BEHIND_BYTES if falls_behind else FAR_BEHIND_BYTES)
     return Health(
         level=Level.LOOK if is_far else Level.OK,
         title=f"{behind_words(behind_bytes, growth)}.",
-        cause="It is written faster than it is read." if falling else "",
+        cause="It is written faster than it is read." if falls_behind else "",
     )

@@ -14,7 +14,7 @@ from replview.store.models import SourceLook, Transaction
 
 _XIDS = 1 << 32
 #: Number of samples that may be missed before the last one is too old.
-_LOOKS_MISSED = 4
+_MISSED_SAMPLES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +66,10 @@ class SourceState:
 
     def age_of(self, xid: int | None) -> int | None:
         """Return how many transactions began since this xid; None where unknown."""
-        following = self.holders.get("next_xid")
-        if xid is None or following is None:
+        next_xid = self.holders.get("next_xid")
+        if xid is None or next_xid is None:
             return None
-        age: int = (following - xid) % _XIDS
+        age: int = (next_xid - xid) % _XIDS
         # An xid that was assigned after the sample is the youngest, not the oldest.
         return age if age < _XIDS // 2 else 0
 
@@ -99,17 +99,17 @@ class SourceState:
         return self._answer(entry, self.running is not None, row.received_at, complete)
 
     def _answer(
-        self, entry: dict[str, Any] | None, listed: bool, since: datetime, complete: bool
+        self, entry: dict[str, Any] | None, was_read: bool, received_at: datetime, complete: bool
     ) -> OnSource:
         looked_at = self.looked_at
-        if looked_at is None or not listed:
+        if looked_at is None or not was_read:
             return OnSource(word="unknown", reason="not checked yet", looked_at=looked_at)
         if not self.fresh:
             return OnSource(word="unknown", reason="the source was last seen", found=entry,
                             looked_at=looked_at)  # fmt: skip
         if entry is not None:
             return OnSource(word="yes", found=entry, looked_at=looked_at)
-        if since > looked_at - timedelta(seconds=1):
+        if received_at > looked_at - timedelta(seconds=1):
             return OnSource(
                 word="later", reason="it arrived after the last check", looked_at=looked_at
             )
@@ -128,5 +128,5 @@ def stale_after() -> timedelta:
 
 def stale_after_of(sampling_seconds: object) -> timedelta:
     """Return ``stale_after`` for a value of the setting ``sampling.seconds``; None: not set."""
-    every = number_of(sampling_seconds, 5, least=1, most=3600)
-    return max(STALE_AFTER, timedelta(seconds=_LOOKS_MISSED * every))
+    interval_seconds = number_of(sampling_seconds, 5, least=1, most=3600)
+    return max(STALE_AFTER, timedelta(seconds=_MISSED_SAMPLES * interval_seconds))
