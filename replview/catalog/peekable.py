@@ -54,18 +54,18 @@ class PeekableServer:
     def _reasons(self, slot: SlotFacts) -> list[tuple[bool, str]]:
         plugin, database = slot.plugin or "", slot.database or ""
         return [
-            (slot.slot_type != "logical", "physical: it has WAL, but no changes of rows"),
-            (slot.active, f"active (pid {slot.active_pid or 'unknown'}): only its reader may look"),
+            (slot.slot_type != "logical", "a physical slot sends WAL, not changes of rows"),
+            (slot.active, f"another session is reading it (pid {slot.active_pid or 'unknown'})"),
             (database != self.database,
-             f"in database {database}: this source reads {self.database}"),
-            (plugin not in PLUGINS, f"plugin {plugin} is not one replview can read"),
-            (slot.wal_status == "lost", "lost: the WAL it needs is gone"),
-            (bool(slot.conflicting), "invalidated by a conflict on this standby"),
-            (bool(slot.invalidation_reason), f"invalidated ({slot.invalidation_reason})"),
+             f"it belongs to database {database}, and this source connects to {self.database}"),
+            (plugin not in PLUGINS, f"replview cannot read the output plugin {plugin}"),
+            (slot.wal_status == "lost", "it is lost: the server has removed WAL it needed"),
+            (bool(slot.conflicting), "a recovery conflict on this standby invalidated it"),
+            (bool(slot.invalidation_reason), f"it is invalidated ({slot.invalidation_reason})"),
             (bool(slot.synced) and self.in_recovery,
-             "synchronized from the primary: look into it there"),
+             "it is synchronized from the primary: peek into the primary's slot"),
             (self.in_recovery and self.version < 160000,
-             "on a standby: decoding there needs PostgreSQL 16"),
+             "logical decoding on a standby needs PostgreSQL 16"),
             (plugin == "pgoutput" and not self.publications,
              "pgoutput needs a publication, and this database has none"),
         ]  # fmt: skip
@@ -82,9 +82,9 @@ class PeekableServer:
         """Return a sentence on what peeking costs the server."""
         reads = _gigabytes(slot.retained_wal_bytes)
         return (
-            f"PostgreSQL decodes from restart_lsn {slot.restart_lsn or 'unknown'} ({reads} of WAL "
-            f"to read: current position less restart_lsn); it uses one backend, up to "
-            f"{max_seconds:g} seconds and temporary space; the slot is not moved"
+            f"PostgreSQL decodes {reads} of WAL, from restart_lsn {slot.restart_lsn or 'unknown'} "
+            f"to the current position; this takes one backend, up to {max_seconds:g} seconds and "
+            "temporary disk space, and does not advance the slot"
         )
 
 

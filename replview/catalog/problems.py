@@ -26,16 +26,16 @@ _KNOWN_MESSAGES: list[tuple[str, str, str, str]] = [
         r"password authentication failed|no password supplied|fe_sendauth|SASL.*failed",
         "wrong_password",
         "the server at {host} refused the password of role {user}, or none was given",
-        "Correct the address (the server does not say whether there is such a role); to set a new "
-        "one: ALTER ROLE {user_sql} PASSWORD '…'",
+        "Correct the role or the password in the address (the server does not say whether the role "
+        "exists); to set a new password: ALTER ROLE {user_sql} PASSWORD '…'",
     ),
     (
         r"authentication method requirement",
         "weak_authentication",
         "the server at {host} asks for the password in plain text or as MD5, but a stored "
         "password is sent to a new address by SCRAM only",
-        "Give the password together with the address; on the server: password_encryption = "
-        "'scram-sha-256'",
+        "Enter the password with the address; or, on the server, set password_encryption = "
+        "'scram-sha-256' and then the role's password",
     ),
     (
         r"connection requires a valid client certificate",
@@ -47,13 +47,14 @@ _KNOWN_MESSAGES: list[tuple[str, str, str, str]] = [
     (
         r"certificate authentication failed",
         "tls",
-        "the client certificate is not that of role {user}",
-        "Use one whose common name (CN) is {user}, or map it in pg_ident.conf",
+        "the common name (CN) of the client certificate does not belong to role {user}",
+        "Use a certificate whose common name is {user}, or map its common name to the role in "
+        "pg_ident.conf",
     ),
     (
         r"(no pg_hba\.conf entry|pg_hba\.conf rejects).*no encryption|SSL connection is required",
         "hba_refused",
-        "{host} does not let role {user} connect to {database} without TLS, or from here",
+        "{host} does not let role {user} connect to {database} from this machine without TLS",
         "Add sslmode=verify-full and sslrootcert=<file> to the address; or, in pg_hba.conf: "
         "host {database} {user} <address of replview>/32 scram-sha-256",
     ),
@@ -67,7 +68,7 @@ _KNOWN_MESSAGES: list[tuple[str, str, str, str]] = [
     (
         r"no pg_hba\.conf entry|pg_hba\.conf rejects",
         "hba_refused",
-        "pg_hba.conf of {host} does not let role {user} connect to {database} from here",
+        "pg_hba.conf of {host} does not let role {user} connect to {database} from this machine",
         "Add to pg_hba.conf, then SELECT pg_reload_conf(): "
         "host {database} {user} <address of replview>/32 scram-sha-256",
     ),
@@ -75,7 +76,7 @@ _KNOWN_MESSAGES: list[tuple[str, str, str, str]] = [
         rf"database {_QUOTED_NAME} does not exist|no such database",
         "no_such_database",
         "there is no database {name} on {host}",
-        "Name an existing one in the address (SELECT datname FROM pg_database)",
+        "Name an existing database in the address (to list them: SELECT datname FROM pg_database)",
     ),
     (
         rf"role {_QUOTED_NAME} does not exist",
@@ -112,7 +113,7 @@ _KNOWN_MESSAGES: list[tuple[str, str, str, str]] = [
     (
         r"unsupported startup parameter: replication|replication.* not supported.*pgbouncer",
         "pooler",
-        "a connection pooler is in between, which does not forward replication connections",
+        "the address leads to a connection pooler, which does not forward replication connections",
         "Give the address of the server itself, or " + THROUGH_SQL,
     ),
     (
@@ -130,37 +131,37 @@ _KNOWN_MESSAGES: list[tuple[str, str, str, str]] = [
     (
         r"definition of service .* not found|service file .* not found",
         "unknown_service",
-        "the service that the address names is in no service file of this user",
-        "Define it in ~/.pg_service.conf, or set PGSERVICEFILE",
+        "no connection service file of this user defines the service in the address",
+        "Define the service in ~/.pg_service.conf, or set PGSERVICEFILE to the file that does",
     ),
     (
         r"certificate verify failed|self-signed certificate|unable to get local issuer",
         "tls",
-        "the certificate of {host} is signed by no authority in sslrootcert",
-        "Let sslrootcert name the file of the authority that signed the server's certificate "
-        "(sslrootcert=system: those this machine trusts); do not lower sslmode: it is what keeps "
-        "others from posing as the server",
+        "the certificate of {host} is not signed by a certificate authority in sslrootcert",
+        "Set sslrootcert to the file of the authority that signed the server's certificate "
+        "(sslrootcert=system: the authorities that this machine trusts); do not lower sslmode: "
+        "another host could then pose as the server",
     ),
     (
         r"does not match host name",
         "tls",
         "the certificate of {host} is for another host name",
-        "Use the name that the certificate is for as host (its IP address can be given beside it "
-        "as hostaddr), or have one issued for this name",
+        "Set host to the name in the certificate (hostaddr can hold the IP address), or have a "
+        "certificate issued for {host}",
     ),
     (
         r"root certificate file .* (does not exist|could not|cannot)"
         r"|could not (read|load) root certificate file",
         "tls",
-        "the file that sslrootcert names cannot be read here",
-        "Put the authority's certificate there, readable for replview and its workers, or name "
-        "another file with sslrootcert",
+        "replview cannot read the file in sslrootcert",
+        "Put the authority's certificate into that file and let replview and its workers read it, "
+        "or set sslrootcert to another file",
     ),
     (
         r"not support SSL|SSL was required",
         "tls",
-        "the server at {host} offers no TLS, but sslmode of the address requires it",
-        "On the server: ssl = on with a certificate, then SELECT pg_reload_conf()",
+        "the server at {host} offers no TLS, but sslmode in the address requires it",
+        "On the server, install a certificate and set ssl = on, then SELECT pg_reload_conf()",
     ),
     (
         r"private key file|could not (read|load) certificate file|certificate present, but not",
@@ -172,15 +173,16 @@ _KNOWN_MESSAGES: list[tuple[str, str, str, str]] = [
     (
         r"SSL error|certificate|sslmode|root\.crt",
         "tls",
-        "no TLS connection to {host} as the address's sslmode asks for",
+        "a TLS connection to {host} failed, and sslmode in the address requires one",
         "Correct sslmode, sslrootcert or sslcert in the address, or the server's TLS settings",
     ),
     (
         r"connection to server on socket.*(No such file or directory|Connection refused)",
         "unreachable",
-        "no server has its socket at {host}",
-        "Check the folder and the port: on the server, SHOW unix_socket_directories; replview and "
-        "its workers must run on that machine and may enter the folder",
+        "no server listens on a Unix-domain socket at {host}",
+        "Check the port, and compare the directory with SHOW unix_socket_directories on the "
+        "server; replview and its workers must run on that machine and have access to the "
+        "directory",
     ),
     (
         r"Connection refused|timeout|timed out|No route to host|unreachable|is the server running"
@@ -213,7 +215,7 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
     if error.sqlstate and error.sqlstate[:2] not in TEXTS_WITHOUT_VALUES:
         cause = f"{names['host']} refused the request (SQLSTATE {error.sqlstate})"
         return SourceProblem("refused", cause, "See the server's log for the cause")
-    lines = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["nothing"]
+    lines = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["it gave no reason"]
     cause = f"{names['host']} refused the connection: {lines[0].strip()[:200]}"
     return SourceProblem("refused", cause, "See the server's log")
 

@@ -64,21 +64,21 @@ def budget_note(slot_name: str, budget_bytes: int | None, protect: str, why: str
     """Return a note that describes the budget and what happens when it is reached."""
     if budget_bytes is None:
         return Note(
-            "no WAL budget: replview never drops the slot, whatever it retains; only the server's "
-            "max_slot_wal_keep_size (13 and later) bounds it",
+            "no WAL budget: replview never drops the slot, however much WAL it retains; only the "
+            "server's max_slot_wal_keep_size (PostgreSQL 13 and later) limits that",
             "wal_budget_bytes",
         )
     size, half = size_words(budget_bytes), size_words(budget_bytes // 2)
     reason = f" ({why})" if why else ""
     if protect == RECORD:
         return Note(
-            f"WAL budget {size}{reason}, protect the record: at {half} and at {size} replview "
-            "warns, and drops nothing: the source's disk can fill"
+            f"WAL budget {size}{reason}, protect the record: replview warns at {half} and at "
+            f"{size} of retained WAL but never drops the slot, so the source's disk can fill up"
         )
     return Note(
-        f"WAL budget {size}{reason}, protect the database: at {half} replview warns; at {size} it "
-        f"stops its receiver and drops slot {quoted(slot_name)} on the source, which frees the "
-        "WAL. The record then has a gap until the slot is created anew",
+        f"WAL budget {size}{reason}, protect the database: replview warns at {half} of retained "
+        f"WAL; at {size} it stops its receiver and drops slot {quoted(slot_name)} on the source, "
+        "which frees the WAL. The record then has a gap until the slot is created again",
         "protect",
     )
 

@@ -50,7 +50,7 @@ def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
         command.say(cost)
     elif not options["yes"]:
         raise CommandError(f"{cost} Give --yes: with --format json nothing is asked")
-    command.agree("Look into it?", options["yes"])
+    command.agree("Peek into it?", options["yes"])
     note(Action.VIEWED_ROWS, subject=f"what waits in {slot.slot_name}", source_id=source.pk)
     result = peek(conninfo, slot.slot_name, plugin=slot.plugin or "", options=plugin_options,
                   max_changes=options["changes"], max_seconds=options["seconds"])  # fmt: skip
@@ -67,7 +67,7 @@ def _choose_slot(server: PeekableServer, source: Source, name: str) -> SlotFacts
         slot_names = ", ".join(other.slot_name for other in server.slots) or "none"
         raise CommandError(f"the server of {source} has no slot {name}; it has: {slot_names}")
     if refusal := server.refusal(slot):
-        raise CommandError(f"cannot look into {name}: {refusal}")
+        raise CommandError(f"slot {name} cannot be peeked: {refusal}")
     return slot
 
 

@@ -35,7 +35,7 @@ _REACH_FACTOR = 4
 _ROWS_PER_CHANGE = 4
 _ROWS_EXTRA = 1_000
 _READ_ROWS, _READ_BYTES = 2_000, 2 * 1024 * 1024
-_TABLES_OF_ALL = "publications mean nothing to it: every table of the database is here"
+_ALL_TABLES = "which tables are published: changes of all tables of the database are listed"
 #: Plugin → what its output does not contain.
 _NOT_REPORTED = {
     "test_decoding": (
@@ -43,7 +43,7 @@ _NOT_REPORTED = {
         "what is in transactions that have not ended",
         "subtransactions and replication origins",
         "where a commit record begins",
-        _TABLES_OF_ALL,
+        _ALL_TABLES,
     ),
     "wal2json": (
         "the replica identity of a table",
@@ -51,7 +51,7 @@ _NOT_REPORTED = {
         "NaN and ±Infinity, which read as NULL",
         "updates and deletes of tables without a replica identity",
         "subtransactions",
-        _TABLES_OF_ALL,
+        _ALL_TABLES,
     ),
 }
 
@@ -221,8 +221,8 @@ class _SlotReader:
 def _unreadable(slot: str, plugin: str) -> SourceProblem:
     return SourceProblem(
         "plugin_unsupported",
-        f"the slot {slot} speaks {plugin or 'nothing'}, which replview cannot read",
-        f"Look into a slot of {', '.join(PLUGINS)}",
+        f"the output plugin of slot {slot} is {plugin or 'unknown'}, which replview cannot read",
+        f"Choose a slot with one of the output plugins {', '.join(PLUGINS)}",
     )
 
 
@@ -231,7 +231,7 @@ def _no_publication(names: list[str], existing_names: set[str]) -> SourceProblem
     cause = f"there is no publication {missing[0]}" if missing else "no publication was named"
     return SourceProblem(
         "publication_missing",
-        f"{cause}, and pgoutput tells only what one publishes",
-        "Name those that the slot's reader uses; there are: "
+        f"{cause}, and pgoutput sends changes of published tables only",
+        "Name the publications that the slot's reader uses; this database has: "
         f"{', '.join(sorted(existing_names)) or 'none'}",
     )

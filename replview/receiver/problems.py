@@ -19,6 +19,10 @@ from replview.receiver.storing.table_plans import TooManyVersions
 _BY_ITSELF = "Nothing to do: replview reconnects automatically"
 _SET_LOGICAL = "ALTER SYSTEM SET wal_level = 'logical', then restart the server"
 _ASK_AGAIN = "Request the baseline again"
+_CHECK_PROXY = (
+    "Check that no faulty proxy is between replview and the server, and that the address always "
+    "leads to the same server; nothing of this stream was stored or confirmed"
+)
 
 #: Code → cause and remedy, as formats for the facts of ``trouble()``.
 TROUBLES = {
@@ -35,23 +39,19 @@ TROUBLES = {
         _BY_ITSELF,
     ),
     "beyond_wal": (
-        "the stream told the position {told}, but the server's WAL ended at {end} when it was last "
-        "asked",
-        "Find out what stands between replview and the server, and whether the address leads to "
-        "one server alone: nothing of it was stored or confirmed",
+        "the stream reported position {told}, but the server's WAL ended at {end} when it was last "
+        "read",
+        _CHECK_PROXY,
     ),
     "went_back": (
-        "the stream went back to a transaction that committed at {told}, after one that ended at "
-        "{end}",
-        "Find out what stands between replview and the server, and whether the address leads to "
-        "one server alone: nothing of it was stored or confirmed",
+        "the stream sent a transaction that committed at {told} after one that ended at {end}, "
+        "although transactions are sent in the order of their commits",
+        _CHECK_PROXY,
     ),
     # libpq buffers a message until it is complete.
     "endless_message": (
-        "the server sent more than 1 GiB of one message, which PostgreSQL never does, and did not "
-        "end it",
-        "Find out what stands between replview and the server: the connection was given up, and "
-        "nothing of it was stored or confirmed",
+        "the server sent a message of more than 1 GiB, which PostgreSQL never does",
+        _CHECK_PROXY,
     ),
     # The address now leads to another server, or to another timeline.
     "other_server": (
@@ -61,8 +61,8 @@ TROUBLES = {
     ),
     "store_full": (
         "the disk of replview's store is full",
-        "Free space there (or give the store a larger disk): receiving then continues, nothing "
-        "was lost or confirmed; until then the source retains the WAL",
+        "Free space on that disk or enlarge it: receiving then continues, and no change is lost; "
+        "until then the source retains the WAL",
     ),
     "internal": (
         "internal error in replview ({kind})",
@@ -89,14 +89,16 @@ TROUBLES = {
         "Receive the slot as text: remove binary from its options",
     ),
     "publication_missing": (
-        "a publication that the slot reads ({names}) does not exist where the stream stands",
+        "a publication that the slot reads ({names}) does not exist at the stream's position in "
+        "the WAL",
         "On PostgreSQL 16 and earlier re-creating it does not help for changes made while it was "
         "missing: remove the slot here and add it again",
     ),
-    # Each version of a table's shape is stored; many mean constant ALTER TABLE, or a rogue server.
+    # Each version of a table is stored; many mean constant ALTER TABLE, or a rogue server.
     "too_many_versions": (
-        "the table {table} has had more than {versions:,} shapes, which is all that is kept of one",
-        "Find out who alters it all the time, and leave it out of the publication, or raise "
+        "the table {table} was altered so often that it has more than {versions:,} versions, the "
+        "limit for a table",
+        "Find out what alters the table, and drop it from the publication or raise "
         "REPLVIEW_VERSIONS_PER_TABLE; nothing was lost or confirmed",
     ),
     "wal_level": ("the server's wal_level is {level}", _SET_LOGICAL),
@@ -128,54 +130,54 @@ TROUBLES = {
     ),
     "too_few_slots": (
         "all of the server's {setting} are in use",
-        "Drop what is unused, or ALTER SYSTEM SET {setting} = <more> and restart the server",
+        "Free unused ones, or ALTER SYSTEM SET {setting} = <more> and restart the server",
     ),
     # The problems from here on keep a baseline from being read.
     "standby": (
         "the source is a standby, whose snapshots have no WAL position",
-        "Add the primary as a source with a slot of its own, and take the baseline there",
+        "Add the primary as a source, create a slot there, and take the baseline of that slot",
     ),
     # Another plugin's stream has other columns and texts than a baseline would have.
     "other_plugin": (
-        "the slot uses {plugin}, and a baseline is read as pgoutput would send its rows",
+        "the output plugin of the slot is {plugin}, and a baseline needs pgoutput",
         "Add a slot of pgoutput for this source",
     ),
     # The source's positions do not compare with those of the record.
     "other_cluster": (
-        "the source is another cluster, or on another timeline, than the slot's record is of",
-        "Once the slot is received from it, a new incarnation starts: request it again then",
+        "the source is now another cluster or on another timeline than the slot's record",
+        "Wait until the slot is received from it, which starts a new incarnation; then request the "
+        "baseline again",
     ),
     "incarnation_ended": (
-        "a new record of the slot began while the table was read, and positions do not compare "
-        "across it",
+        "a new incarnation of the slot began while the table was read, and LSNs of two "
+        "incarnations cannot be compared",
         _ASK_AGAIN,
     ),
-    "no_such_table": ("table {table} does not exist any more", "Name another"),
+    "no_such_table": ("table {table} does not exist any more", "Name another table"),
     # The slot would not receive later changes of the table.
     "not_published": ("{table} is not published to this slot (publications: {names})", "{remedy}"),
     "locked": (
         "{table} is locked by another session (ALTER TABLE, TRUNCATE, VACUUM FULL …)",
-        f"{_ASK_AGAIN} when that has ended",
+        f"{_ASK_AGAIN} when the lock is released",
     ),
     # The snapshot cannot see the table's rows.
-    "moved": ("{table} was truncated, rewritten or repartitioned at this very moment", _ASK_AGAIN),
+    "moved": ("{table} was truncated, rewritten or repartitioned during the read", _ASK_AGAIN),
     # Logical decoding needs no SELECT privilege, a baseline does.
     "may_not_read": (
-        "role {role} may receive the changes of {table}, but not read it",
+        "role {role} has no privilege to read {table}, and a baseline reads its rows",
         "GRANT USAGE ON SCHEMA {quoted_schema} TO {quoted_role}; "
         "GRANT SELECT ON {quoted_table} TO {quoted_role}",
     ),
     "row_security": (
-        "{table} has row-level security, so role {role} might see only some of its rows and "
-        "not know it",
+        "row-level security on {table} may hide some of its rows from role {role}",
         "ALTER ROLE {quoted_role} BYPASSRLS",
     ),
     # Creating a slot waits for all transactions that are running.
     "waited": (
         "transactions that were open on the server (running, or prepared) did not end within "
         "{span}, and a consistent snapshot waits for them",
-        "End them, or wait until they end, and ask again: SELECT pid, xact_start, state FROM "
-        "pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY xact_start; "
+        "Request the baseline again when they have ended; to list them: SELECT pid, xact_start, "
+        "state FROM pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY xact_start; "
         "SELECT gid, prepared FROM pg_prepared_xacts ORDER BY prepared",
     ),
     # Changes have 32-bit numbers within a transaction.

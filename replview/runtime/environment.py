@@ -158,7 +158,7 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "file's cell is in memory as a whole, several times. Download those from their "
             "transaction's page.", default="1024"),
         Variable("REPLVIEW_VERSIONS_PER_TABLE",
-            "A slot stops where a table has had more shapes than this: each of them is kept.",
+            "A slot stops when a table has more versions than this: each of them is stored.",
             default="10000"),
         Variable("REPLVIEW_DB_POOL",
             "`0`: the web server has no connection pool, and no limit to its statements.",

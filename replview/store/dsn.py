@@ -89,7 +89,9 @@ def set_dsn(
     if password_ref:
         check_password_ref(password_ref)
         if password or conninfo.startswith(_ENVIRONMENT):
-            raise DSNError("the password is given twice: in the DSN, and by where it is kept")
+            raise DSNError(
+                "the password is given twice, in the DSN and as a location: remove one of them"
+            )
     if not password and not has_password:
         conninfo = with_own_secrets_only(conninfo, password_ref, known=known, known_ref=known_ref)
     source.conninfo, source.password_ref = conninfo, password_ref
@@ -101,7 +103,7 @@ def check_password_ref(reference: str) -> None:
     name, path = reference.removeprefix(_ENVIRONMENT), reference.removeprefix(_FILE)
     is_variable = reference.startswith(_ENVIRONMENT) and name.isidentifier()
     if not is_variable and (not reference.startswith(f"{_FILE}/") or "\0" in path):
-        raise DSNError("a password is kept at env:NAME or file:/absolute/path")
+        raise DSNError("write the location of a password as env:NAME or file:/absolute/path")
 
 
 def password_at(reference: str) -> str:
@@ -113,13 +115,13 @@ def password_at(reference: str) -> str:
     try:
         # Reading a pipe or a device might block.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise DSNError(f"{path} is no ordinary file")
+            raise DSNError(f"the password file {path} is not a regular file")
         with path.open("rb") as file:
             text = file.read(_LONGEST_FILE_BYTES + 1)
     except OSError as error:
         raise DSNError(
             f"the password file {path} cannot be read ({error.strerror or 'no such file'}): it "
-            "must be there, and readable, for replview and its workers"
+            "must exist, and replview and its workers must be able to read it"
         ) from None
     try:
         password = text.decode().removesuffix("\n").removesuffix("\r")
@@ -152,7 +154,7 @@ def _parse(dsn: str) -> dict[str, Any]:
     # Only an abstract socket begins with @; otherwise libpq took the end of a password for the
     # host.
     if any("@" in host[1:] for host in str(parts.get("host") or "").split(",") if host[:1] != "/"):
-        raise DSNError("a password with an @ in it stands in the DSN: write it as %40 there")
+        raise DSNError("the password in the DSN contains an @: write it as %40")
     return parts
 
 

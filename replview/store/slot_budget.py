@@ -96,9 +96,11 @@ def record_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) 
             problem_remedy=remedy,
             retry_at=None,
         )
-        message = f"{cause[:1].upper()}{cause[1:]}. The record ends here; what is committed until "
-        log_budget(slot, f"{message}the slot is created anew is missing from it.",
-                   dropped_incarnation=slot.incarnation_id, **detail)  # fmt: skip
+        message = (
+            f"{cause[:1].upper()}{cause[1:]}. The record ends here: it will not contain what "
+            "commits until the slot is created again."
+        )
+        log_budget(slot, message, dropped_incarnation=slot.incarnation_id, **detail)
 
 
 def _as_chosen(slot: Slot) -> QuerySet[Slot]:

@@ -30,9 +30,9 @@ def test_an_idle_slot_of_this_database_can_be(plugin: str) -> None:
     ("values", "why"),
     [
         ({"slot_type": "physical", "plugin": None, "database": None}, "physical"),
-        ({"active": True, "active_pid": 77}, "active (pid 77)"),
-        ({"database": "crm"}, "in database crm: this source reads shop"),
-        ({"plugin": "decoderbufs"}, "plugin decoderbufs"),
+        ({"active": True, "active_pid": 77}, "another session is reading it (pid 77)"),
+        ({"database": "crm"}, "belongs to database crm, and this source connects to shop"),
+        ({"plugin": "decoderbufs"}, "output plugin decoderbufs"),
         ({"wal_status": "lost"}, "lost"),
         ({"invalidation_reason": "idle_timeout"}, "invalidated (idle_timeout)"),
         ({"conflicting": True}, "conflict"),
@@ -68,9 +68,9 @@ def test_the_publications_its_reader_uses() -> None:
 )
 def test_the_cost_is_said(size: int | None, words: str) -> None:
     cost = place().cost(slot(retained_wal_bytes=size, restart_lsn=LSN.parse("2/1C8")), 15)
-    assert f"from restart_lsn 2/1C8 ({words} of WAL to read" in cost
+    assert f"decodes {words} of WAL, from restart_lsn 2/1C8" in cost
     assert "up to 15 seconds" in cost
-    assert cost.endswith("the slot is not moved")
+    assert cost.endswith("does not advance the slot")
 
 
 def test_all_slots_of_the_server_are_read(any_source) -> None:
@@ -95,7 +95,7 @@ def test_all_slots_of_the_server_are_read(any_source) -> None:
 
     refusals = {row.slot_name: found.refusal(row) for row in found.slots}
     assert refusals["idle_one"] == ""
-    assert "active (pid" in refusals["busy_one"]
+    assert "is reading it" in refusals["busy_one"]
     assert "physical" in refusals["standby_one"]
     assert (found.database, found.publications) == (any_source.name, ["p"])
     assert found.position is not None

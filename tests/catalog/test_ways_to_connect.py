@@ -113,7 +113,7 @@ def test_another_authority_is_refused_with_what_mends_it(place) -> None:
 
     found = trouble(dsn)
 
-    assert (found.code, "signed by no authority in sslrootcert" in found.cause) == ("tls", True)
+    assert (found.code, "authority in sslrootcert" in found.cause) == ("tls", True)
     assert "do not lower sslmode" in found.remedy
     assert place.server.password not in str(found)
     assert [f.code for f in examine(dsn) if f.code == "tls"] == ["tls"]
@@ -123,7 +123,7 @@ def test_another_authority_is_refused_with_what_mends_it(place) -> None:
     ("host", "words", "cause"),
     [
         ("127.0.0.1", "sslmode=verify-full sslrootcert={ca}", "is for another host name"),
-        ("localhost", "sslmode=verify-full sslrootcert=/nowhere/ca.crt", "cannot be read here"),
+        ("localhost", "sslmode=verify-full sslrootcert=/nowhere/ca.crt", "cannot read the file"),
         ("localhost", "sslmode=require user=certified", "asks role certified for a client"),
         ("localhost", "sslmode=require sslcert={crt} sslkey=/nowhere", "cannot be used"),
         ("localhost", "sslmode=require sslcert={crt} sslkey={key} user=certified2", "refused the"),

@@ -11,7 +11,7 @@ def test_the_plan_says_the_budget_and_what_follows(run, registered, shop) -> Non
     text = run("slot", "add", "shop", "mine", "--yes")
 
     assert "WAL budget 10 GB (the server has no limit of its own" in text
-    assert "at 5 GB replview warns; at 10 GB it stops its receiver and drops slot" in text
+    assert "at 5 GB of retained WAL; at 10 GB it stops its receiver and drops slot" in text
     assert "could keep a copy of it (--failover)" in text
     slot = Slot.objects.get()
     assert (slot.wal_budget_bytes, slot.protect) == (10 << 30, "database")
@@ -21,7 +21,7 @@ def test_a_budget_choice_heartbeat_and_failover_are_asked_for(run, registered, s
     text = run("slot", "add", "shop", "mine", "--yes", "--wal-budget", "512MB", "--protect",
                "record", "--heartbeat", "60", "--failover")  # fmt: skip
 
-    assert "drops nothing: the source's disk can fill" in text
+    assert "never drops the slot, so the source's disk can fill up" in text
     assert "pg_logical_emit_message(true, 'replview.heartbeat', '')" in text
     assert "synchronized_standby_slots is empty" in text
     slot = Slot.objects.get()

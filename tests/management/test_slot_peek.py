@@ -22,7 +22,7 @@ def peekable(registered, shop) -> None:
 def test_the_cost_is_said_before_anything_is_done(run, peekable) -> None:
     with pytest.raises(CommandError, match="--yes"):
         run("slot", "peek", "shop", "theirs")
-    with pytest.raises(CommandError, match=r"decodes from restart_lsn .* --yes"):
+    with pytest.raises(CommandError, match=r"from restart_lsn .* --yes"):
         run("slot", "peek", "shop", "theirs", "--format", "json")
 
 
@@ -32,7 +32,7 @@ def test_it_tells_what_waits_and_leaves_the_slot_where_it_is(run, peekable, shop
         before = connection.execute(f"{position} WHERE slot_name = 'theirs'").fetchone()
 
     text = run("slot", "peek", "shop", "theirs", "--yes")
-    assert text.startswith("PostgreSQL decodes from restart_lsn")
+    assert text.startswith("PostgreSQL decodes ")
     assert "up to 15 seconds" in text
     assert "1 transaction waits. 5 changes in 1 table" in text
     assert "public.orders  5 I" in text
@@ -59,7 +59,7 @@ def test_what_cannot_be_is_refused(run, peekable, words: list[str], why: str) ->
 def test_an_active_slot_is_not_looked_into(run, registered, shop) -> None:
     shop.run("SELECT pg_create_physical_replication_slot('standby_x')")
     try:
-        with pytest.raises(CommandError, match="cannot look into standby_x: physical"):
+        with pytest.raises(CommandError, match="slot standby_x cannot be peeked: a physical"):
             run("slot", "peek", "shop", "standby_x", "--yes")
     finally:
         shop.run("SELECT pg_drop_replication_slot('standby_x')")

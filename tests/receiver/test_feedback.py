@@ -46,7 +46,7 @@ def test_a_position_is_held_against_the_wal_where_the_catalog_tells() -> None:
         end.check(lsn)
     assert len(answers) == 2
     # Unless it is much.
-    with pytest.raises(SourceProblem, match="when it was last asked"):
+    with pytest.raises(SourceProblem, match="when it was last read"):
         end.check(1 << 31)
     end.check(1 << 31)
     assert (answers, end.known_lsn) == ([], 1 << 40)

@@ -55,9 +55,7 @@ def build_form(slot: Slot, query: QueryDict) -> BaselineForm:
 def refusal_of(slot: Slot) -> str:
     """Return the reason why no baseline of the slot can be requested; empty if one can."""
     if slot.plugin != "pgoutput":
-        return (
-            f"The slot uses {slot.plugin}, and a baseline is read as pgoutput would send its rows"
-        )
+        return f"The output plugin of the slot is {slot.plugin}, and a baseline needs pgoutput"
     if slot.desired == Slot.Desired.REMOVING:
         return "The slot is being removed"
     return ""

@@ -115,15 +115,16 @@ def _sentence(slot: Slot) -> str:
     if budget_bytes is None:
         return (
             "No budget: replview never drops this slot, however much WAL it retains. Only the "
-            "server's max_slot_wal_keep_size (13 and later) bounds it."
+            "server's max_slot_wal_keep_size (PostgreSQL 13 and later) limits that."
         )
     if slot.protect == Slot.Protect.RECORD:
         return (
             f"Protect the record: replview warns at {size_words(budget_bytes // 2)} and at "
-            f"{size_words(budget_bytes)}, and drops nothing. The source's disk may fill up."
+            f"{size_words(budget_bytes)} of retained WAL but never drops the slot, so the source's "
+            "disk can fill up."
         )
     return (
-        f"Protect the database: replview warns at {size_words(budget_bytes // 2)}; at "
-        f"{size_words(budget_bytes)} it stops receiving and drops the slot on the source. History "
-        "then has a gap."
+        f"Protect the database: replview warns at {size_words(budget_bytes // 2)} of retained WAL; "
+        f"at {size_words(budget_bytes)} it stops receiving and drops the slot on the source. "
+        "History then has a gap."
     )

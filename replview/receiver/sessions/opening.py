@@ -173,8 +173,8 @@ def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
     if facts.plugin != slot.plugin:
         raise SourceProblem(
             "slot_other_plugin",
-            f"the slot {slot.name} speaks {facts.plugin}, not {slot.plugin}",
-            "Add a slot of its own for replview",
+            f"the output plugin of slot {slot.name} is {facts.plugin}, not {slot.plugin} as before",
+            "Create another slot for replview",
         )
     if facts.database != server.database:
         raise SourceProblem(

@@ -262,8 +262,8 @@ def test_no_number_breaks_it(signed_in: Client, slot: Slot, number: str) -> None
 def test_a_slot_of_another_plugin_is_refused(signed_in: Client, slot: Slot) -> None:
     Slot.objects.update(plugin="wal2json")
 
-    assert page_of(slot).refusal.startswith("The slot uses wal2json")
-    assert "The slot uses wal2json" in text_of(signed_in.get(PAGE))
+    assert page_of(slot).refusal.startswith("The output plugin of the slot is wal2json")
+    assert "The output plugin of the slot is wal2json" in text_of(signed_in.get(PAGE))
     sent = {"action": "request", "table": "public.orders", "rate": "0"}
     assert signed_in.post(PAGE, sent).status_code == 422
 

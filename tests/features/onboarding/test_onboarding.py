@@ -141,7 +141,7 @@ def carried_out() -> SourceDraft:
         ({"database": "nowhere"}, "database", "there is no database nowhere"),
         ({"user": "nobody"}, "password", "refused the password of role nobody"),
         ({"port": "1"}, "host", "no server answers at 127.0.0.1:1"),
-        ({"host": "/nowhere"}, "host", "no server has its socket at /nowhere"),
+        ({"host": "/nowhere"}, "host", "no server listens on a Unix-domain socket"),
         ({"sslmode": "require"}, "sslmode", "offers no TLS"),
         ({"sslrootcert": "/etc/ca.pem"}, "sslrootcert", "outside of where pages may name files"),
         ({"password": "file:/etc/other"}, "password", "outside of where pages may name files"),

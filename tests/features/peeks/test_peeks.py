@@ -107,7 +107,7 @@ def test_all_slots_of_the_server(shop: Source, source) -> None:
     assert (rows["theirs"].ours, rows["theirs"].refusal) == (True, "")
     physical = rows["standby_fra"]
     assert not physical.ours
-    assert physical.refusal == "physical: it has WAL, but no changes of rows"
+    assert physical.refusal == "a physical slot sends WAL, not changes of rows"
     refused = sum(bool(row.refusal) for row in page.rows)
     assert page.sentence == Sentence(
         level="idle",
@@ -147,7 +147,7 @@ def test_the_list_of_slots_is_rendered(signed_in: Client, shop: Source, source) 
     assert 'href="/sources/shop/slots/theirs/peek/"' in ours
     physical = page.split('id="slot-standby_fra"')[1].split("</tr>")[0]
     assert 'aria-disabled="true"' in physical
-    assert "physical: it has WAL, but no changes of rows" in physical
+    assert "a physical slot sends WAL, not changes of rows" in physical
     assert "/peek/" not in physical
     assert re.search(r"<b>\d+ slots? on this server, \d+ can be peeked", page)
     assert EVIL not in page
