@@ -76,7 +76,7 @@ def plan_start(slot: Slot) -> Plan:
                 "incarnation of the slot begins, and history shows the gap.",
                 *(f"{note.text[:1].upper()}{note.text[1:]}." for note in plan.notes),
                 *(
-                    f"Creating the slot would now wait for {transaction}."
+                    f"Creating the slot now would wait for {transaction}."
                     for transaction in plan.waits_for
                 ),
             ),

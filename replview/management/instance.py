@@ -326,5 +326,5 @@ def lines_of_slot(plan: "SlotPlan") -> list[str]:
     lines = statement_lines(plan.statements)
     lines += [f"  note: {with_place(note.text, note.field, OPTIONS)}" for note in plan.notes]
     return lines + [
-        f"  the slot would now wait for {transaction}" for transaction in plan.waits_for
+        f"  creating the slot now would wait for {transaction}" for transaction in plan.waits_for
     ]

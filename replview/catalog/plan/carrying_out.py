@@ -17,7 +17,7 @@ from replview.catalog.problems import SourceProblem, explain, first_line
 
 #: Seconds between two reports of what slot creation is waiting for.
 PROGRESS_SECONDS = 2.0
-_STOPPED = SourceProblem("stopped", "it was stopped before it had finished", "Try again")
+_STOPPED = SourceProblem("stopped", "the command was stopped before it had finished", "Try again")
 Say = Callable[[str], None]
 #: Callback for the state of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
 OnStep = Callable[[Statement, str], None]

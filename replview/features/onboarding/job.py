@@ -129,8 +129,8 @@ class DraftRun:
     def done(self, **columns: Any) -> bool:
         """End the draft as done, or as failed if a statement could not be undone."""
         if self._left:
-            cause = "what was created could not be undone"
-            self.fail(SourceProblem("left", cause, "See below"))
+            cause = "some of what was created on the source could not be dropped"
+            self.fail(SourceProblem("left", cause, "Drop the rest yourself"))
             return False
         return drafts.end(self.draft, "DONE", **columns)
 
@@ -146,9 +146,9 @@ class DraftRun:
             return
         cause, remedy = trouble.cause, trouble.remedy
         if trouble.code == "stopped":
-            cause, remedy = "the worker was stopped before it was done", "Try again"
+            cause, remedy = "the worker was stopped before it had finished", "Try again"
         if self._left:
-            remedy = "; ".join([f"{remedy}. Still on the source; run there: "
+            remedy = "; ".join([f"{remedy}. Some objects are left on the source; drop them there: "
                                 f"{self._left[0]}", *self._left[1:]])  # fmt: skip
         drafts.end(self.draft, "FAILED", problem_code=trouble.code, problem_cause=cause,
                    problem_remedy=remedy)  # fmt: skip

@@ -110,11 +110,11 @@ class TableChoice:
 
     @property
     def summary(self) -> str:
-        """Return the choice in words, such as ``47 of 50 tables chosen; of 3 only inserts``."""
+        """Return the choice in words: ``47 of 50 tables chosen, 3 with inserts only``."""
         chosen = self.chosen_rows
         keyless = sum(row.identity_kind == "none" for row in chosen)
         words = f"{len(chosen)} of {plural(len(self.rows), 'table')} chosen"
-        return f"{words}; of {keyless} only inserts" if keyless else words
+        return f"{words}, {keyless} with inserts only" if keyless else words
 
 
 def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoice:
@@ -204,7 +204,8 @@ def _read_all_tables(choice: TableChoice, params: QueryDict) -> dict[str, Any] |
     elif choice.breaking and not choice.breaking_agreed:
         choice.error = (
             f"On {plural(len(choice.breaking), 'table')} UPDATE and DELETE would fail on the "
-            "source. Give each a key, choose tables one by one, or say that you want it so."
+            "source. Add a primary key to each, choose tables one by one, or confirm below that "
+            "you accept this."
         )
     return None if choice.error else {
         "through": EVERYTHING, "publications": [], "tables": [], "breaking": list(choice.breaking)
@@ -215,9 +216,7 @@ def _form_row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> T
     identity, kind = _identity_words(table, tables)
     refusal = "" if table.owned else "the role does not own it: only an owner can publish a table"
     if len(table.text.splitlines()) > 1:
-        refusal = (
-            "a line break in its name, which a form cannot send: replview slot add can take it"
-        )
+        refusal = "its name has a line break, which a form cannot send: use replview slot add"
     return TableFormRow(
         name=table.text,
         schema=table.schema,
@@ -249,8 +248,8 @@ def _remedies(table: TableFacts) -> tuple[tuple[str, str], ...]:
         index, key = quoted(f"{table.name[:40]}_identity"), map(quoted, table.primary_key)
         create = "CREATE UNIQUE INDEX" if table.partitioned else "CREATE UNIQUE INDEX CONCURRENTLY"
         first_remedy = (
-            "Its primary key is DEFERRABLE, which is no replica identity. A unique index on the "
-            "same columns does",
+            "Its primary key is DEFERRABLE, so it cannot be the replica identity. A unique index "
+            "on the same columns can",
             f"{create} {index} ON {name} ({', '.join(key)}); "
             f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {index};",
         )
@@ -258,7 +257,7 @@ def _remedies(table: TableFacts) -> tuple[tuple[str, str], ...]:
         reset = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"
         return (("Use its existing primary key", reset),)
     else:
-        first_remedy = ("Best: a primary key", f"ALTER TABLE {name} ADD PRIMARY KEY (…);")
+        first_remedy = ("Best: add a primary key", f"ALTER TABLE {name} ADD PRIMARY KEY (…);")
     return (
         first_remedy,
         ("Without a key, each update and delete writes the whole old row to WAL",

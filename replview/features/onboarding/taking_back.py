@@ -24,7 +24,7 @@ def take_back_lost() -> None:
         if failed:
             retrying = "replview keeps trying to undo it. Or run"
             remedy = f"{retrying if swept else 'Run'} on the source yourself: {'; '.join(failed)}"
-        cause = "the worker ended before it was done"
+        cause = "the worker ended before it had finished"
         drafts.end(draft, "FAILED", problem_code="lost", problem_cause=cause, problem_remedy=remedy)
 
 

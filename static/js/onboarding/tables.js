@@ -30,7 +30,7 @@ export function startTables() {
     const chosen = rows.filter((row) => box(row).checked);
     const keyless = chosen.filter((row) => "keyless" in row.dataset).length;
     const words = `${chosen.length} of ${rows.length} table${rows.length === 1 ? "" : "s"} chosen`;
-    place.querySelector("[data-summary]").textContent = keyless ? `${words}; of ${keyless} only inserts` : words;
+    place.querySelector("[data-summary]").textContent = keyless ? `${words}, ${keyless} with inserts only` : words;
   }
 
   for (const toggle of toggles) {

@@ -392,8 +392,8 @@ def test_all_tables_also_later_ones_only_where_the_danger_was_seen(admin: Client
     assert f'name="breaking" value="{seen}"' in page
     refused = admin.post(address_of, everything)
     assert refused.status_code == 422
-    assert "Give each a key" in refused.context["page"].choice.error
-    assert "Give each a key" in spaced(refused.content.decode())
+    assert "Add a primary key to each" in refused.context["page"].choice.error
+    assert "Add a primary key to each" in spaced(refused.content.decode())
 
     source.run("CREATE TABLE later (at timestamptz)")
     assert admin.post(address_of, {**everything, "breaking": seen}).status_code == 422

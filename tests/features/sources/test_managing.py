@@ -491,7 +491,7 @@ def test_a_move_within_the_cluster_goes_on(admin, slot, shop, source) -> None:
     assert (page.move.kind, page.act.typed) == ("same", ""), "nothing is destroyed"
     assert [one.word for one in page.move.outcomes] == ["goes on"]
     text = text_of(tried)
-    assert "It is the same cluster." in text
+    assert "The new address leads to the same cluster." in text
     assert "continues where its record ends" in text
     assert "Type" not in text
     assert source.server.password not in spaced(tried.content.decode())
@@ -569,7 +569,7 @@ def test_a_move_to_another_cluster_says_what_begins_anew(
     move = page_of(page).move
     assert (move.kind, [one.word for one in move.outcomes]) == ("other", ["missing"])
     assert "The server has no slot mine" in move.outcomes[0].sentence
-    assert "It is another cluster." in text_of(page)
+    assert "The new address leads to another cluster." in text_of(page)
     assert confirmed(admin, "/sources/shop/move/", "no", action="move").status_code == 422
     with connect(elsewhere, read_only=False) as there:
         there.execute("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
