@@ -64,7 +64,7 @@ def require_all_tables(request: HttpRequest, source: Source) -> None:
     The caller changes everything that is recorded or published of the source. Raises ``NeedsRole``.
     """
     if not has_all_tables(request, source):
-        why = "This takes tables along that you have no right on: an admin may do it."
+        why = "This also affects tables that you have no right on, so only an admin may do it."
         raise NeedsRole(Role.ADMIN, why)
 
 
@@ -125,7 +125,7 @@ def _check(request: HttpRequest, page: Page, method: str) -> None:
     """Raise ``NeedsRole`` where the account's role or the token's scope is too low."""
     token: ApiToken | None = getattr(request, "replview_token", None)
     if token is not None and not _within_scope(token.scope, page, method):
-        raise NeedsRole(None, f"a token of scope {token.scope} is not good for this")
+        raise NeedsRole(None, f"a token of scope {token.scope} does not allow this")
     needed_role = page.role_for(method)
     if needed_role == SIGNED_IN:
         return

@@ -45,7 +45,7 @@ def _refusal(user: User, scope: str) -> str:
         role_name = role.word if role else "none"
         return f"a token that may {scope!r} needs the role {needed.word}, not {role_name}"
     if scope == Scope.METRICS and visible_sources(user) is not None:
-        return "metrics tell of every source, and this account sees some of them"
+        return "metrics cover every source, and this account may see only some of them"
     return ""
 
 

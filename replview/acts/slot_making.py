@@ -151,7 +151,7 @@ def record_made(slot: Slot, plan: SlotPlan) -> None:
     SlotEvent.objects.create(
         slot=slot,
         kind="created" if plan.owned else "adopted",
-        message=f"The slot was {'created' if plan.owned else 'adopted as it is'}.",
+        message=f"The slot was {'created' if plan.owned else 'adopted'}.",
         detail={
             "statements": [str(step) for step in plan.statements],
             "made_publications": list(plan.made_publications),

@@ -111,7 +111,10 @@ def check_pooler(connection: Connection, *, replication_works: bool) -> Iterator
     row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
     if row is not None and row[0] != connection.info.backend_pid:
         yield (
-            note("pooler", "a connection pooler is in between; it forwards replication connections")
+            note(
+                "pooler",
+                "the address leads to a connection pooler that forwards replication connections",
+            )
             if replication_works
             else _pooler_problem()
         )

@@ -94,7 +94,7 @@ def unreported_facts(server_version: int | None) -> str:
         for first_major, fact in _REPORTED_FROM.items()
         if major < first_major
     ]
-    return f"PostgreSQL {major} does not tell: {'; '.join(missing)}." if major and missing else ""
+    return f"PostgreSQL {major} does not report: {'; '.join(missing)}." if major and missing else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

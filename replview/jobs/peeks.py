@@ -64,8 +64,8 @@ def fail_abandoned() -> int:
         "FAILED",
         finished_at=Now(),
         problem_code="abandoned",
-        problem_cause="the worker that looked into the slot ended before it was done",
-        problem_remedy="Look again",
+        problem_cause="the worker ended before the peek had finished",
+        problem_remedy="Peek again",
     )
 
 

@@ -22,7 +22,7 @@ _CATALOG_SECONDS = 10.0
 
 def add_peek(actions: Any) -> None:
     """Add the parser of ``slot peek``."""
-    help_text = "show what waits in any idle slot of the source, without advancing it"
+    help_text = "show the changes waiting in any idle slot of the source, without advancing it"
     parser = instance.add_slot_action(actions, "peek", help_text)
     parser.add_argument("--changes", type=int, default=1000, metavar="N",
                         help="read at most N changes (default: 1000)")  # fmt: skip
@@ -51,7 +51,7 @@ def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     elif not options["yes"]:
         raise CommandError(f"{cost} Give --yes: with --format json nothing is asked")
     command.agree("Peek into it?", options["yes"])
-    note(Action.VIEWED_ROWS, subject=f"what waits in {slot.slot_name}", source_id=source.pk)
+    note(Action.VIEWED_ROWS, subject=f"changes waiting in {slot.slot_name}", source_id=source.pk)
     result = peek(conninfo, slot.slot_name, plugin=slot.plugin or "", options=plugin_options,
                   max_changes=options["changes"], max_seconds=options["seconds"])  # fmt: skip
     result = dict(seen_sizes(without_masked(result, source, ingest_alone=False)))

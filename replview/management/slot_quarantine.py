@@ -54,7 +54,7 @@ def _decide(row: Quarantine, typed: str | None) -> str:
     decision = Quarantine.Decision.RETRY if typed is None else Quarantine.Decision.SKIP
     if not decide(row.pk, decision, account):
         row.refresh_from_db(fields=["decision", "decided_by"])
-        decided_by = row.decided_by or "somebody"
+        decided_by = row.decided_by or "a user"
         raise CommandError(f"{decided_by} has decided already: {row.decision or 'settled'}")
     note(Action.CHANGED_SLOT, subject=f"quarantine of {row.slot}: {decision}",
          source_id=row.slot.source_id, details={"quarantine": row.pk})  # fmt: skip

@@ -16,20 +16,20 @@ from replview.store.write.lease import Lease
 
 #: Reason of a new incarnation → sentence about what is missing between it and the former one.
 GAPS = {
-    "temporary": "The connection was lost and with it the temporary slot: what was committed until "
-    "the new one began was not seen.",
-    "re-pointed": "The source is another cluster now: a new record begins here.",
-    "timeline": "The source went to another timeline (a failover or a restore) and does not tell "
-    "where it left the former one: a new record begins here.",
-    "failover": "On the promoted server the slot stands beyond our record: what was committed in "
-    "between was not seen.",
-    "advanced": "The slot stands beyond our record (advanced by somebody else, dropped and created "
-    "anew, or this store was restored from an older back-up): what was committed in between is not "
-    "in it.",
+    "temporary": "The temporary slot was dropped when its connection was lost: transactions that "
+    "committed before the new slot was created are not in the record.",
+    "re-pointed": "The source is now another cluster: a new record begins here.",
+    "timeline": "The source switched to another timeline (a failover or a restore), and it is "
+    "unknown at which LSN: a new record begins here.",
+    "failover": "The slot on the promoted server is ahead of the record: transactions that "
+    "committed in between are not in the record.",
+    "advanced": "The slot is ahead of the record, because another consumer advanced it, it was "
+    "dropped and created again, or the store was restored from an older backup: transactions that "
+    "committed in between are not in the record.",
     "recreated": "replview had dropped the slot at its WAL budget, to protect the source's disk: "
-    "what was committed until it was created anew was not seen.",
-    "rewound": "The server's WAL ends before our record does (it was restored from an older copy): "
-    "a new record begins where the slot stands now.",
+    "transactions that committed before it was created again are not in the record.",
+    "rewound": "The server's WAL ends before the record does, because the server was restored from "
+    "an older backup: a new record begins at the slot's present position.",
 }
 #: Returns where the server's current timeline forked off an earlier one; None where it is unknown.
 ForkReader = Callable[[int], LSN | None]
@@ -142,7 +142,7 @@ def _log_gap(
                 f"record before it holds {missing_count:,} transactions that this server never had."
             )
         else:
-            text = f"{switch}. The record goes on where it ended: nothing is missing."
+            text = f"{switch}. The record continues where it ended: nothing is missing."
         counts = {"beyond": missing_count, "last_shared_commit_seq": last}
         incarnations.log_event(
             store, slot.id, "failover", text, incarnation_id=incarnation.id, lsn=new.started,

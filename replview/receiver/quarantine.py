@@ -24,8 +24,8 @@ from replview.store.write.lease import Lease
 #: A longer message is truncated to this size.
 _RAW_LIMIT_BYTES = 64 * 1024 * 1024
 _REMEDY = (
-    "Mend the cause and try again, or leave the transaction out of the record: both on the slot's "
-    "page, or with replview slot quarantine"
+    "Remove the cause and try again, or skip the transaction, on the slot's page or with replview "
+    "slot quarantine"
 )
 
 
@@ -217,9 +217,9 @@ def try_again(store: psycopg.Connection[Any], slot: SlotRow, pending: PendingDec
         store.execute(
             "UPDATE quarantine SET settled_at = clock_timestamp() WHERE id = %s", [pending.id]
         )
-        account = pending.by or "somebody"
+        account = pending.by or "a user"
         log_event(
-            store, slot.id, "retried", f"Receiving is tried again, as {account} decided.",
+            store, slot.id, "retried", f"The change is received again, as {account} decided.",
             incarnation_id=slot.incarnation_id, after_commit_seq=slot.commit_seq,
             detail={"quarantine": pending.id},
         )  # fmt: skip

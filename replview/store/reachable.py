@@ -64,13 +64,15 @@ def check_address(conninfo: str) -> None:
     if not allowed:
         return
     if _with_service(parts).get("oauth_issuer"):
-        raise DSNError("it names an oauth_issuer, which would be asked besides the server")
+        raise DSNError(
+            "the DSN names an oauth_issuer, to which libpq would also connect: remove it"
+        )
     for host in places_of(conninfo):
         if not is_allowed(host, allowed):
             subject = f"the host {host[:100]}" if host else "a local socket"
             raise DSNError(
-                f"{subject} is not among those that this instance may connect to "
-                f"(REPLVIEW_SOURCE_HOSTS: {', '.join(allowed)})"
+                f"this instance may not connect to {subject} "
+                f"(REPLVIEW_SOURCE_HOSTS allows: {', '.join(allowed)})"
             )
 
 
@@ -120,8 +122,8 @@ def _check_variable(name: str) -> None:
         fnmatchcase(name, pattern) for pattern in patterns
     ):
         raise DSNError(
-            f"the variable {name[:100]} may not be named in a page: those that may match "
-            f"{', '.join(patterns)} (REPLVIEW_SOURCE_VARIABLES)"
+            f"pages may not use the environment variable {name[:100]} "
+            f"(REPLVIEW_SOURCE_VARIABLES allows: {', '.join(patterns)})"
         )
 
 
@@ -132,10 +134,10 @@ def _check_file(subject: str, text: str) -> None:
     if not text.startswith("/") or not any(
         path.is_relative_to(Path(folder).resolve()) for folder in folders
     ):
-        where = f"below {' or '.join(folders)}" if folders else "nowhere, until that is set"
+        where = f"below {' or '.join(folders)}" if folders else "in no folder"
         raise DSNError(
-            f"the file of {subject} is outside of where pages may name files: {where} "
-            "(REPLVIEW_SOURCE_FILES); on the command line any may be named"
+            f"pages may not use this file for {subject}: REPLVIEW_SOURCE_FILES allows files "
+            f"{where}; the command line accepts every file"
         )
 
 
@@ -173,9 +175,9 @@ def _with_service(parts: Mapping[str, object]) -> dict[str, object]:
         if service is None:
             continue
         if any(key.startswith("ldap") for key in service):
-            raise DSNError("its service asks a directory (LDAP) where the server is")
+            raise DSNError("the DSN's service looks up the server by LDAP, which is not supported")
         return {**service, **parts}
-    raise DSNError("its service is in no service file of this user")
+    raise DSNError("no connection service file of this user defines the DSN's service")
 
 
 def _service_files(parts: Mapping[str, object]) -> list[Path]:

@@ -19,7 +19,7 @@ def give_up(slot: Slot, by: str) -> None:
         state_since=timezone.now(),
         problem_code=GIVEN_UP,
         problem_cause=f"{by} dropped the slot on its source and kept the record",
-        problem_remedy=f"replview slot start {slot.source.name} {slot.name} creates it anew: "
+        problem_remedy=f"To create it again: replview slot start {slot.source.name} {slot.name}; "
         "history has a gap until then",
         retry_at=None,
     )

@@ -104,8 +104,11 @@ def read_transaction(place: ArchivedCommit, url: str, after: int = 0) -> Archive
         page.problem, page.remedy = error.cause, error.remedy
         return page
     if found is None:
-        page.problem = "the archive's files do not have this transaction"
-        page.remedy = "it was there when its day was deleted here: look whether files are missing"
+        page.problem = "the archive's files do not contain this transaction"
+        page.remedy = (
+            "check whether files are missing: the archive contained it when its day was deleted "
+            "from the store"
+        )
         return page
     facts = page.facts = dict(found.facts)
     page.name = facts["gid"] or ("message" if facts["xid"] is None else str(facts["xid"]))

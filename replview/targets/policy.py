@@ -66,7 +66,7 @@ class Policy:
         if not self.allowed:
             raise Refused(
                 "exports are switched off on this instance",
-                "Whoever runs it may allow them: replview export --allow",
+                "Ask the administrator of its server to allow them: replview export --allow",
             )
 
 
@@ -97,7 +97,9 @@ def target_of(text: str, policy: Policy, *, anywhere: bool, base: Path | None = 
         return _url(text, scheme[1].lower(), policy, anywhere=anywhere)
     parts = urlsplit(text) if scheme else None
     if parts is not None and parts.netloc not in ("", "localhost"):
-        raise Refused(f"file://{parts.netloc} is another machine", "Write file:///folder")
+        raise Refused(
+            f"file://{parts.netloc} names another machine", "Write file:///folder (three slashes)"
+        )
     path = Path(unquote(parts.path) if parts is not None else text)
     if ".." in path.parts:
         raise Refused("the target has .. in it", "Name the folder itself")
@@ -114,7 +116,9 @@ def target_of(text: str, policy: Policy, *, anywhere: bool, base: Path | None = 
 def check_again(target: str, policy: Policy, *, anywhere: bool) -> None:
     """Check a target again before writing, since links and settings may have changed."""
     if target_of(target, policy, anywhere=anywhere) != target:
-        raise Refused("the target leads elsewhere than when it was asked for", "Export again")
+        raise Refused(
+            "the target now leads to another place than when the export was created", "Export again"
+        )
 
 
 def _url(text: str, scheme: str, policy: Policy, *, anywhere: bool) -> str:
@@ -145,8 +149,9 @@ def _url(text: str, scheme: str, policy: Policy, *, anywhere: bool) -> str:
     for host in _hosts(parts, scheme) if allowed else ():
         if not is_allowed(host, allowed):
             raise Refused(
-                f"the host {host[:100]} is not among those that this instance may connect to",
-                f"Whoever runs it may allow it (REPLVIEW_SOURCE_HOSTS: {', '.join(allowed)})",
+                f"this instance may not connect to the host {host[:100]}",
+                "Ask the administrator of its server to add the host to REPLVIEW_SOURCE_HOSTS "
+                f"(now: {', '.join(allowed)})",
             )
     return text.rstrip("/")
 
@@ -190,8 +195,10 @@ def try_target(target: str) -> None:
         problem = orjson.loads(done.stdout)
     except subprocess.TimeoutExpired:
         cause = f"it did not answer within {TRIAL_SECONDS:.0f} s"
-        raise Refused(cause, "See whether it can be reached from here, or choose another") from None
+        raise Refused(
+            cause, "Check that this machine can reach it, or choose another target"
+        ) from None
     except orjson.JSONDecodeError:
-        raise Refused("trying it ended without an answer", "Try again; see the log") from None
+        raise Refused("the test of the target gave no result", "Try again; see the log") from None
     if problem:
         raise Refused(problem["problem"], problem["remedy"])

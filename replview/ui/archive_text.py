@@ -78,8 +78,10 @@ class ArchiveForm:
 
     def numbers(self) -> tuple[float, float]:
         """Return ``after_hours`` and ``every_seconds``. Raises ``ValueError`` with a remedy."""
-        after = _hours(self.after_hours, "what goes there", MOST["after_hours"])
-        every = _hours(self.every_hours, "how often", MOST["every_seconds"] / 3600)
+        after = _hours(self.after_hours, "archive history older than", MOST["after_hours"])
+        every = _hours(
+            self.every_hours, "write the current day every", MOST["every_seconds"] / 3600
+        )
         return after, every * 3600
 
 
@@ -115,7 +117,7 @@ def _schedule_text(choice: Choice) -> str:
     often = f"every {choice.every_seconds / 3600:.3g} h" if choice.every_seconds else "at once"
     return (
         f"History {age} is archived: whole days once they are over, the rest {often}. "
-        "A day is deleted here only after all of it is there and was counted."
+        "A day is deleted from the store only after the archive contains all of it."
     )
 
 
@@ -125,9 +127,9 @@ def _line(progress: ArchiveState) -> ArchiveLine:
     if progress.number != 1:
         name += f" (incarnation {progress.number})"
     waiting = f"{progress.waiting:,} {'transaction' if progress.waiting == 1 else 'transactions'}"
-    rest = f"{waiting} not there yet" if progress.waiting else "all of it is there"
+    rest = f"{waiting} not archived yet" if progress.waiting else "everything is archived"
     if mark is None or not mark.through_seq:
-        state = f"nothing is there yet; {rest}"
+        state = f"nothing is archived yet; {rest}"
     else:
         last = mark.through_time
         until = f"up to {last.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC" if last else "begun"
@@ -135,7 +137,7 @@ def _line(progress: ArchiveState) -> ArchiveLine:
     problem = ""
     if mark is not None and mark.problem:
         remedy = f"{mark.remedy[:1].upper()}{mark.remedy[1:]}"
-        problem = f"Nothing more goes there: {mark.problem}. {remedy}"
+        problem = f"Archiving fails: {mark.problem}. {remedy}"
     return ArchiveLine(
         name=name,
         stored_since=progress.stored_since,

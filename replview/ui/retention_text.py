@@ -110,8 +110,8 @@ def full_sentence(forecast: Forecast) -> str:
         return "The forecast is unknown: its growth is measured after an hour."
     if forecast.room_bytes is None:
         return (
-            "When it is full is unknown: what its disk has left cannot be told from here, and it "
-            "has no budget."
+            "It is unknown when the store is full: the free space of its disk cannot be read from "
+            "here, and no budget is set."
         )
     subject = "Its disk" if forecast.of == "disk" else "Its budget"
     if rate.bytes_per_day <= 0:
@@ -141,8 +141,8 @@ def slot_forecast_words(forecast: SlotForecast) -> str:
     if forecast.days_left is None:
         return f"{grows}; {level}"
     if forecast.days_left == 0:
-        return f"{grows}; has what it may keep, and its oldest days go"
-    return f"{grows}; has what it may keep in {days_words(forecast.days_left)}"
+        return f"{grows}; is at its size limit, and its oldest days are deleted"
+    return f"{grows}; reaches its size limit in {days_words(forecast.days_left)}"
 
 
 def kept_words(forecast: SlotForecast) -> str:

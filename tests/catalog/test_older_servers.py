@@ -16,7 +16,7 @@ from tests.support.source_databases import SourceDatabase
 def test_what_a_version_does_not_tell(version: int, count: int) -> None:
     sentence = unreported_facts(version)
     assert sentence.count(" on)") == count
-    assert not sentence or sentence.startswith(f"PostgreSQL {version // 10000} does not tell: ")
+    assert not sentence or sentence.startswith(f"PostgreSQL {version // 10000} does not report: ")
     assert unreported_facts(None) == ""
 
 

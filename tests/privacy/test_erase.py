@@ -627,7 +627,9 @@ def test_it_is_counted_again_before_it_is_called_done(clinic, exported, monkeypa
     folder = exported("one")
     erase = ErasureRoot.erase
     monkeypatch.setattr(ErasureRoot, "erase", lambda self, *_: self.look())
-    with pytest.raises(CommandError, match=r"counted again, 4 places in export .* still hold"):
+    with pytest.raises(
+        CommandError, match=r"after the erasure, 4 places in export .* still contain"
+    ):
         clinic.erase(*PERSON)
     monkeypatch.setattr(ErasureRoot, "erase", erase)
     act = Erasure.objects.get()

@@ -239,7 +239,7 @@ def test_the_command_chooses_a_target_once_it_was_written_to(
     assert archive.chosen().target is None
     output = run("archive", str(tmp_path / "a"), "--after-hours", "48")
     assert archive.chosen() == archive.Choice(str(tmp_path / "a"), 48, 21_600)
-    assert "shop/replview: nothing is there yet; 20 transactions not there yet" in output
+    assert "shop/replview: nothing is archived yet; 20 transactions not archived yet" in output
     assert "longer than 48 h ago" in output
     assert "archiving is off" in run("archive", "off")
     assert archive.chosen().target is None
@@ -254,7 +254,7 @@ def test_the_store_page_tells_how_far_it_is_and_what_is_in_its_way(
     fail(step, "<b>no space</b>", "make room")
     page = admin_client.get("/store/").content.decode()
     assert "/archive" in page
-    assert "Nothing more goes there: &lt;b&gt;no space&lt;/b&gt;. Make room" in page
+    assert "Archiving fails: &lt;b&gt;no space&lt;/b&gt;. Make room" in page
     instance_settings.write("archive.target", None, "somebody")
     assert "replview store archive URL" in admin_client.get("/store/").content.decode()
 
@@ -273,7 +273,7 @@ def test_the_page_chooses_a_target_once_it_was_written_to(
         ("s3://me:secret@bucket/x", "has a name or a password in it"),
         ("../elsewhere", "has .. in it"),
         ("", "No target is named"),
-        (str(tmp_path / "<b>"), "How often: write hours, from 0 to 24"),
+        (str(tmp_path / "<b>"), "Write the current day every: write hours, from 0 to 24"),
     ):
         every = "99" if "<b>" in target else "6"
         answer = choose(target, every=every)

@@ -249,10 +249,10 @@ def test_what_is_not_known_is_refused(source: SourceDatabase, record) -> None:
     ]
 
     assert [made.sql for made in undone] == [None] * 5
-    assert "the changes before do not tell it" in undone[0].reason
+    assert "earlier changes do not contain it" in undone[0].reason
     assert undone[1].reason.startswith("old row unknown: the server sent only the key")
     assert "old row unknown" in undone[2].reason
-    assert undone[3].reason == "a truncation does not tell the rows it removed"
+    assert undone[3].reason == "a truncation does not contain the rows that it removed"
     assert undone[4].reason == "a message changed no row"
     message = change_as_sql(done[4]).sql
     assert message is not None

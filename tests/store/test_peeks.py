@@ -80,7 +80,7 @@ def test_one_whose_worker_vanished_is_given_up(source: Source) -> None:
     peek.refresh_from_db()
     other.refresh_from_db()
     assert (peek.state, other.state) == ("failed", "running")
-    assert "ended before it was done" in peek.problem_cause
+    assert "ended before the peek had finished" in peek.problem_cause
     assert not peeks.finish(claim, RESULT)
 
 

@@ -155,7 +155,7 @@ def test_no_value_makes_it_fail(history, type_name, operator) -> None:
 
 def test_of_a_type_that_only_its_source_knows_it_says_why(history) -> None:
     typed(history, "public.mood", "sad")
-    with pytest.raises(WhereProblem, match=r"v is of a type public\.mood: only its own server"):
+    with pytest.raises(WhereProblem, match=r"v has the type public\.mood, which only"):
         matches(history, "v = sad")
     assert matches(history, "v ~ sad") == ["0"]
 

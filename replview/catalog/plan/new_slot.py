@@ -202,7 +202,7 @@ def _creation(
     """Return how the slot is created; no statement where it is adopted or temporary."""
     plan = SlotPlan(slot_name=request.slot_name, publications=())
     if existing is not None:
-        note = "the slot is adopted as it is: replview reads and advances it, but never drops it"
+        note = "the existing slot is adopted: replview reads and advances it, but never drops it"
         return replace(plan, two_phase=bool(existing.two_phase), notes=(Note(note),))
     if request.temporary:
         return plan

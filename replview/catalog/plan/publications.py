@@ -44,7 +44,7 @@ def publication_steps(
             remedy = "Choose others, or let replview create one"
             raise SourceProblem("no_such_publication", cause, remedy, "publications")
         check_columns(request, tables, None)
-        notes = ["the publications are used as they are"]
+        notes = ["the publications are used unchanged"]
         if request.exclude:
             notes.append("the source still sends excluded columns; replview does not store them")
         return list(remade), list(map(Note, notes))
@@ -179,7 +179,7 @@ def _check_new_name(name: str, existing: set[str]) -> None:
         raise SourceProblem("bad_publication_name", cause, "Choose a shorter slot name")
     if name in existing:
         cause = f"there is already a publication {name}"
-        remedy = "Use it as it is, or choose another slot name"
+        remedy = "Use that publication, or choose another slot name"
         raise SourceProblem("publication_exists", cause, remedy, "publications")
 
 

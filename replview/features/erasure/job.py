@@ -19,6 +19,8 @@ from replview.store.retention import archive
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import note
 
+_RETRIED = "It is retried automatically"
+_CONTINUES = "It continues automatically when that has ended"
 _BEAT_SECONDS = 5.0
 #: Seconds to wait until the archive is no longer being written.
 PATIENCE_SECONDS = 60.0
@@ -60,7 +62,7 @@ def _erase(act: Act) -> None:
     act.clear_texts()
     act.vacuum(erased["days"])
     if left is None and (still := act.count_again()):
-        left = f"counted again, {still} still hold something", "It is tried again by itself"
+        left = f"after the erasure, {still} still contain values to erase", _RETRIED
     if left is not None:
         erasing.stay_unfinished(act.row, *left, roots=list(act.roots.values()))
         return
@@ -76,7 +78,7 @@ def _erase(act: Act) -> None:
 def _erase_files(act: Act) -> tuple[str, str] | None:
     """Return what is left in files, and the remedy; None when nothing is left."""
     if reading := act.wait_for_readers():
-        return f"{reading} is still under way", "It goes on by itself when that has ended"
+        return f"{reading} is still running", _CONTINUES
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         with archive.alone() as mine:
@@ -85,12 +87,12 @@ def _erase_files(act: Act) -> tuple[str, str] | None:
                 break
         act.check()
         if time.monotonic() > until:
-            return "the archive is still being written", "It goes on by itself when that has ended"
+            return "the archive is still being written", _CONTINUES
         time.sleep(1.0)
     if not left:
         return None
     names = ", ".join(f"{told['what']} ({told['problem']})" for told in left)
-    return f"not reached: {names}", "It is tried again by itself; or leave that out"
+    return f"not reached: {names}", f"{_RETRIED}; or leave them out"
 
 
 def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:

@@ -227,7 +227,7 @@ def claim(only: int | None = None) -> Erasure | None:
 def forget_unconfirmed() -> None:
     """Drop requests that were not confirmed in time, and delete their keys."""
     old = rows.rows(_LOOKED, heartbeat_at__lt=Now() - LOOK_HOLDS)
-    cause = "nobody confirmed it within an hour"
+    cause = "it was not confirmed within an hour"
     rows.leave(old, "DROPPED", finished_at=Now(), problem_cause=cause, **_FORGOTTEN)
 
 

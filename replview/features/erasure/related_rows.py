@@ -258,7 +258,7 @@ def clear_texts(slot: Slot, texts: Collection[str], new: str) -> int:
         )
         Export.objects.filter(pk=row.pk, state=Export.State.WAITING).update(
             state=Export.State.FAILED, finished_at=Now(),
-            problem_cause="the text that narrowed it was erased", problem_remedy="Export anew",
+            problem_cause="its text filter was erased", problem_remedy="Create a new export",
         )  # fmt: skip
     return done
 

@@ -97,7 +97,9 @@ def _sentence(row: Erasure) -> Sentence:
         case Erasure.State.LOOKED:
             title = f"This would erase {changes} for good."
             if row.found.get("withheld"):
-                title = "A key is masked: what has it is erased for good, and told only then."
+                title = (
+                    "A key is masked, so its rows are counted only when they are erased for good."
+                )
             return Sentence(
                 level="look",
                 title=title,
@@ -107,7 +109,7 @@ def _sentence(row: Erasure) -> Sentence:
         case Erasure.State.WAITING | Erasure.State.RUNNING:
             return Sentence(level="ok", title="Erasing:", cause=step)
         case Erasure.State.UNFINISHED:
-            following = as_next(row.problem_remedy or "it is tried again by itself")
+            following = as_next(row.problem_remedy or "it is retried automatically")
             cause = f"{row.problem_cause}."
             return Sentence(level="now", title="Not finished:", cause=cause, next=following)
         case Erasure.State.DONE:
@@ -115,7 +117,7 @@ def _sentence(row: Erasure) -> Sentence:
             title = f"Erased: {changes}." if number else "These rows have no recorded change."
             return Sentence(level="ok", title=title, cause=cause)
         case _:
-            cause = f"{row.problem_cause or 'nobody confirmed it'}."
+            cause = f"{row.problem_cause or 'it was not confirmed'}."
             return Sentence(level="idle", title="Nothing was erased:", cause=cause)
 
 
@@ -154,7 +156,7 @@ def _root(row: Erasure, state: Mapping[str, Any]) -> RootView:
     else:
         files, rows = int(state["files"]), int(state.get("rows") or 0)
         what = f"{plural(files, 'file')} with {plural(rows, 'change')}" if files else "nothing"
-        words, level = what + (" written anew" if state.get("done") and files else ""), "ok"
+        words, level = what + (" rewritten" if state.get("done") and files else ""), "ok"
     root, what = str(state["root"]), str(state["what"])
     return RootView(root=root, what=what, words=words, level=level, waits=waits)
 

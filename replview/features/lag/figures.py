@@ -136,7 +136,7 @@ DRAWN = {
             ("spilled to disk", "spilled to disk", "spill_bytes", "del", "dash"),
             ("streamed", "streamed", "stream_bytes", "accent", "dot"),
         ),
-        unknown="The server told no decoding counters in this time; a physical slot has none.",
+        unknown="The server reported no decoding counters in this time; a physical slot has none.",
     ),
     # Changes in the last store transaction before each sample.
     "batch": Drawn(

@@ -79,7 +79,7 @@ RECEIVER_MEASURES = (
 _STATEMENT_TIMEOUT = "5s"
 _REFUSALS = {
     401: "no login and no token: 'replview token create NAME --scope metrics' makes one\n",
-    403: "metrics tell of every source: use a token of scope metrics, or an admin's\n",
+    403: "metrics cover every source: use a token of scope metrics, or an admin's\n",
 }
 _STORE_UNREACHABLE = "the store does not answer, so nobody can be recognised\n"
 

@@ -210,7 +210,7 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
     except UNUSABLE as error:
         text = str(error)
         code = "password_place" if reference or "type the password" in text else ""
-        code = "sslrootcert" if "of sslrootcert" in text else code
+        code = "sslrootcert" if "for sslrootcert" in text else code
         remedy = "Correct it" if code else "Correct the address"
         form.trouble(SourceProblem(f"bad_{code or 'dsn'}", text, remedy))
         return None

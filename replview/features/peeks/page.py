@@ -225,7 +225,7 @@ def _server_sentence(
     return Sentence(
         level="idle",
         title=f"{plural(len(refusals), 'slot')} on this server, {peekable_words}.",
-        cause="A peek decodes what waits and does not advance the slot.",
+        cause="A peek decodes the waiting changes and does not advance the slot.",
         next="choose an idle one." if peekable else "",
     )
 
@@ -244,7 +244,7 @@ def _form_sentence(
         return Sentence(level="idle", title=title, cause="It was dropped, or never created.")
     return Sentence(
         level="idle",
-        title=f"See what waits in {slot_name}.",
+        title=f"Show the changes waiting in {slot_name}.",
         cause="Nothing is confirmed; the slot is not advanced.",
         next="check the cost, set the limits.",
     )

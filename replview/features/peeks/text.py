@@ -88,10 +88,10 @@ class PeekResult:
         if count:
             return f"{at_least}{plural(count, 'transaction')} {'waits' if count == 1 else 'wait'}."
         if not self.complete:
-            return "No transaction's end was reached."
+            return "The peek reached the end of no transaction."
         if still_open:
-            return f"No ended transaction waits, {still_open} still open."
-        return "Nothing waits."
+            return f"No ended transaction waits; {still_open} still open."
+        return "No transaction waits."
 
     @property
     def cause(self) -> str:

@@ -42,7 +42,7 @@ def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
         if answers is not None:
             by = request.user.get_username()
             requested = peeks.request(source, slot_name, by=by, **answers)
-            note(Action.VIEWED_ROWS, subject=f"what waits in {slot_name}", source_id=source.pk)
+            note(Action.VIEWED_ROWS, subject=f"changes waiting in {slot_name}", source_id=source.pk)
             return redirect("peek", peek_id=requested.pk)
         status = 422
     return render(request, "peeks/ask.html", {"page": page}, status=status)

@@ -95,8 +95,8 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
     ),
     "schema-change": TroubleText(
         title="Change a table",
-        about="The table receipts gets a column cashier: whoever reads it downstream may not know "
-        "it.",
+        about="The table receipts gets a column cashier: programs that read it downstream may "
+        "not expect it.",
         kinds=("schema_change",),
         look=(("its relations", "relations", ()), _SLOT_LINK, _ALERTS_LINK),
         ends="the column is dropped, which is one more change. The alert ends ten minutes after "

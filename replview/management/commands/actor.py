@@ -187,10 +187,10 @@ def _status_lines(facts: dict[str, Any]) -> list[str]:
     if unstamped:
         lines.append(f"not stamped ({len(unstamped)}): {some_of(unstamped, 20)}")
     lines.append(
-        "every role may write messages, a false stamp too ('actor install --revoke-emit' ends "
-        "that): a stamp is the word of whoever had the session"
+        "every role may write logical messages, so a stamp can be forged ('actor install "
+        "--revoke-emit' prevents that)"
         if facts["public_may_emit"]
-        else "only roles that were granted it may write messages: a stamp may be missing, but "
-        "it is not false"
+        else "only roles with the privilege may write logical messages: a stamp may be missing, "
+        "but other roles cannot forge one"
     )
     return lines

@@ -25,8 +25,9 @@ _LOCK = 73_758_439
 #: Temporary errors after which another attempt may succeed.
 _TRANSIENT_ERRORS = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 _TABLE_LOCKED = (
-    "a table stays locked by somebody else, so the migration could not go on: end long queries and "
-    "transactions on the store (SELECT * FROM pg_stat_activity), then run 'replview migrate' again"
+    "another session holds a lock on a table, so the migration could not continue: end long "
+    "queries and transactions on the store (SELECT * FROM pg_stat_activity), then run 'replview "
+    "migrate' again"
 )
 _HALF_MIGRATED = (
     "the store has only some of the tables of the release before this one (up to {last}): run "

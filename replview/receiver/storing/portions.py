@@ -26,10 +26,10 @@ class SlotLogNote:
 def left_out(row: CopiedTransaction, lsn: int | None) -> SlotLogNote:
     """Return the log line for a transaction or message that was left out by somebody's decision."""
     subject = "A message" if row.xid is None else f"Transaction {row.xid}"
-    account = (row.context or {}).get("$skipped", {}).get("by") or "somebody"
+    account = (row.context or {}).get("$skipped", {}).get("by") or "a user"
     return SlotLogNote(
         "skipped",
-        f"{subject} was left out of the record, as {account} decided.",
+        f"{subject} was skipped, as {account} decided: its changes were not stored.",
         lsn,
         {"quarantine": row.left_out, "transaction": row.id},
     )
@@ -51,8 +51,8 @@ def wrapped(lsn: int | None) -> SlotLogNote:
     """Return the log line for a source whose 32-bit transaction ids have wrapped around."""
     return SlotLogNote(
         "wraparound",
-        "The source's transaction ids (32 bits) began anew: an xid alone names no transaction "
-        "across this point.",
+        "The source's transaction IDs (32 bits) wrapped around: from here on, a transaction can "
+        "have the same xid as an earlier one.",
         lsn,
     )
 

@@ -307,7 +307,7 @@ def withheld_reason(
     return (
         ""
         if masked_column is None
-        else f"{masked_column} of {table} is masked: nobody can look for its values"
+        else f"column {masked_column} of {table} is masked, so its values cannot be searched"
     )
 
 

@@ -348,10 +348,10 @@ class _Comparing:
 def _not_comparable(column: dict[str, Any], *, is_known: bool) -> str:
     name, type_name = column["name"], column.get("type") or "that is not recorded"
     of_source = int(column.get("type_oid") or 0) >= FIRST_OWN_OID
-    why = "only its own server knows how its values compare"
+    why = "which only the source can compare"
     if of_source and not is_known:
-        why = "how its values compare is read when the slot's receiver next connects to the source"
-    return f"{name} is of a type {type_name}: {why}; look for a text in its values with ~"
+        why = "whose definition is read when the slot's receiver next connects to the source"
+    return f"{name} has the type {type_name}, {why}; look for a text in its values with ~"
 
 
 def _first_labels(labels: Sequence[str]) -> str:

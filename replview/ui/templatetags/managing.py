@@ -53,7 +53,7 @@ def acts_on(source: Source) -> list[dict[str, Any]]:
         act = str(details.get("act", ""))
         acts.append(
             {
-                "who": row.user_name or "somebody",
+                "who": row.user_name or "an unknown user",
                 "words": _ACT_WORDS.get(act, f"changed ({act})" if act else "changed"),
                 "subject": row.subject,
                 "at": row.at,

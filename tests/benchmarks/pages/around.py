@@ -47,7 +47,7 @@ def write_events(
             said = f"Schema of public.{table.name} changed: version {number}."
             event(start, "schema", said, relation_id=relation, version_id=version)
     n = plan.second_incarnation
-    said = "The slot stands beyond our record: what was committed in between was not seen."
+    said = "The slot is ahead of the record: what committed in between is not in the record."
     event(n, "gap", said, from_lsn=str(LSN(plan.commit_lsn(n - 1))), to_lsn=str(LSN(plan.lsn(n))))
     models.SlotEvent.objects.bulk_create(sorted(found, key=lambda row: row.at))
 

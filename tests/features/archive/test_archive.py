@@ -109,4 +109,4 @@ def test_the_archive_answers_what_the_store_deleted(deleted: Days, ann: Client, 
     (tmp_path / "archive").rename(tmp_path / "away")
     answer = ann.get(f"/transactions/{gone}/")
     assert answer.status_code == 503
-    assert "do not have this transaction" in answer.content.decode()
+    assert "do not contain this transaction" in answer.content.decode()

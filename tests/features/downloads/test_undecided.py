@@ -16,7 +16,9 @@ from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
 
 _WHERE = "long ~ xxx"
-_WORDS = "3 changes are left out: whether they matched is unknown, since the server did not send"
+_WORDS = (
+    "3 changes are left out, because it is unknown whether they matched: the server did not send"
+)
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_all_slots_of_the_server(shop: Source, source) -> None:
     assert page.sentence == Sentence(
         level="idle",
         title=f"{plural(len(rows), 'slot')} on this server, {len(rows) - refused} can be peeked.",
-        cause="A peek decodes what waits and does not advance the slot.",
+        cause="A peek decodes the waiting changes and does not advance the slot.",
         next="choose an idle one.",
     )
 
@@ -209,7 +209,7 @@ def test_a_dsn_that_cannot_be_used_is_named(db) -> None:
 def test_the_cost_comes_first(signed_in: Client, shop: Source) -> None:
     page = text_of(signed_in.get("/sources/shop/slots/theirs/peek/"))
 
-    assert "<b>See what waits in theirs.</b>" in page
+    assert "<b>Show the changes waiting in theirs.</b>" in page
     assert page.index("Cost on shop") < page.index('<form method="post" class="peek-form"')
     assert "PostgreSQL decodes from restart_lsn" in page
     assert "The slot is not advanced." in page
@@ -468,7 +468,7 @@ def test_nothing_waits(signed_in: Client, shop: Source) -> None:
     peek = done(shop, changes=0, transactions=0, open_transactions=0, oldest_commit=None)
     page = result_page(peek)
 
-    assert page.sentence.title == "Nothing waits."
+    assert page.sentence.title == "No transaction waits."
     assert (page.tables, page.found.waiting, page.groups) == ((), [], ())
     rendered = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
     assert "Its consumer would receive nothing now." in rendered

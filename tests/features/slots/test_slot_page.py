@@ -90,11 +90,11 @@ def test_the_page_is_rendered(signed_in: Client, scene: Scene) -> None:
 def test_what_an_older_server_does_not_tell_stands_beside_its_version(
     signed_in: Client, scene: Scene
 ) -> None:
-    assert "does not tell:" not in text_of(signed_in.get(SHOP))
+    assert "does not report:" not in text_of(signed_in.get(SHOP))
     Source.objects.filter(name="shop").update(server_version=130023)
 
     page = spaced(text_of(signed_in.get(SHOP)))
-    assert "PostgreSQL 13 does not tell: open transactions, logical messages" in page
+    assert "PostgreSQL 13 does not report: open transactions, logical messages" in page
     assert "prepared transactions before COMMIT PREPARED (from 15 on)." in page
 
 

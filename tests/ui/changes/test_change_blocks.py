@@ -110,7 +110,7 @@ class TestBlocks:
             "the server sent no old row, and earlier changes do not show it"
         )
         assert known.undo_problem == ""
-        assert "the changes before do not tell it" in unknown.undo_problem
+        assert "earlier changes do not contain it" in unknown.undo_problem
         assert masked.undo_problem == "status is masked"
 
     def test_a_row_of_1600_columns_stays_small(self) -> None:

@@ -19,12 +19,12 @@ from replview.store.read.visibility import NO_RIGHT
 #: Without this clause an identity column GENERATED ALWAYS refuses a value; for other columns it has
 #: no effect.
 _OVERRIDING = "OVERRIDING SYSTEM VALUE"
-_UNKNOWABLE = "-- The stream does not tell which columns are generated: leave those out."
+_UNKNOWABLE = "-- The stream does not say which columns are generated: remove those."
 _MOST_NAMES = 5
 _NO_UNDO = {
     "M": "a message changed no row",
     "S": "a snapshot changed nothing: it is a row as a baseline read it",
-    "T": "a truncation does not tell the rows it removed",
+    "T": "a truncation does not contain the rows that it removed",
 }
 #: Changes of a transaction at most whose undo is made: a longer text is too large for a clipboard.
 MOST_CHANGES = 1_000
@@ -79,7 +79,7 @@ def undo_sql(
         where, _ = _where(change, change.new or {}, after=True)
         where = _where_with_values(change, table, where, change.new or {}) if shared else where
         return ChangeStatement(
-            f"-- Takes the inserted row away, whatever became of it since.\n"
+            f"-- Deletes the inserted row, even if it was updated since.\n"
             f"DELETE FROM {table}\nWHERE {where};"
         )
     old_row = _known_old_row(change, before)
@@ -153,7 +153,7 @@ def _unknown_before(
     if missing:
         sent = "the server sent only the key" if change.old else "the server sent no old row"
         if not altered and set(old_row) <= set(change.key_columns):
-            return f"old row unknown: {sent}, and the changes before do not tell it"
+            return f"old row unknown: {sent}, and earlier changes do not contain it"
         unlisted = len(missing) - _MOST_NAMES
         listing = ", ".join(missing[:_MOST_NAMES]) + (
             f" and {unlisted} more" if unlisted > 0 else ""

@@ -86,9 +86,9 @@ def undecided_words(number: int) -> str:
         ("1 change is", "it") if number == 1 else (f"{number:,} changes are", "they")
     )
     return (
-        f"{left_out} left out: whether {pronoun} matched is unknown, since the server did not send "
-        "the value and the changes before do not tell it, or since the value is none of "
-        "its column's type as the store knows it"
+        f"{left_out} left out, because it is unknown whether {pronoun} matched: the server did not "
+        "send the value and earlier changes do not contain it, or the value is not valid for "
+        "the column's type in the store"
     )
 
 

@@ -112,7 +112,7 @@ def searchable(session: ReadSession, wanted: WantedChanges) -> list[VersionShape
         if masked & {str(column["name"]) for column in shape.columns}:
             name = f"{min(masked)} of {shape.schema}.{shape.table}"
             hint = "" if wanted.filter.tables else "; name the tables to search"
-            raise WhereProblem(f"{name} is masked: nobody can look for its values{hint}")
+            raise WhereProblem(f"column {name} is masked, so its values cannot be searched{hint}")
     return visible
 
 
