@@ -73,5 +73,5 @@ class Erasure(Job):
     @property
     def waits(self) -> bool:
         """Return whether a worker has something to do for it, now or later."""
-        later = (Erasure.State.LOOKING, Erasure.State.UNFINISHED)
-        return super().waits or self.state in later
+        waiting_states = (Erasure.State.LOOKING, Erasure.State.UNFINISHED)
+        return super().waits or self.state in waiting_states

@@ -206,11 +206,11 @@ class ChangeScan:
         All are read of the transaction in which the scan goes on, as it has changes that the scan
         passed.
         """
-        position = self.place
+        place = self.place
         if self.enough is None or (
-            position is not None
-            and position.incarnation == incarnation.number
-            and any(row.commit_seq == position.commit_seq for row in by_id.values())
+            place is not None
+            and place.incarnation == incarnation.number
+            and any(row.commit_seq == place.commit_seq for row in by_id.values())
         ):
             return None
         direction = 1 if self.forwards else -1

@@ -55,29 +55,29 @@ def find_changes(
 
     Raises ``WhereProblem`` for a condition that fits no table.
     """
-    started = time.monotonic()
-    first = FIRST_READ if wanted.where else min(max(limit * 2, 100), FIRST_READ)
-    batching = Batching(first, MOST_READ if wanted.where else FIRST_READ)
+    started_at = time.monotonic()
+    first_read = FIRST_READ if wanted.where else min(max(limit * 2, 100), FIRST_READ)
+    batching = Batching(first_read, MOST_READ if wanted.where else FIRST_READ)
     scan = ChangeScan(
         session, wanted, forwards=False, place=cursor, batching=batching, enough=limit + 1
     )
-    search, last = _Search(scan, limit), started
+    search, last_read_at = _Search(scan, limit), started_at
     for batch in scan.batches():
         search.take(batch)
         if len(search.found) > limit:
-            row, change = last_found = search.found[limit - 1]
+            row, change = last_shown = search.found[limit - 1]
             # Unknown changes after the page are counted with the next page.
-            search.unknown -= len(before(batch.unknown, last_found))
+            search.unknown -= len(before(batch.unknown, last_shown))
             search.back_to = row.moment
             incarnation = search.incarnations.get(row.incarnation_id, 0)
             return search.result(ScanPosition(incarnation, row.commit_seq or 0, change.seq))
         now = time.monotonic()
-        if now - last > _LONG_READ_SECONDS:
+        if now - last_read_at > _LONG_READ_SECONDS:
             batching.stay()
         # Another read would exceed the budget: reads grow while nothing is found.
-        if now - started + 2 * (now - last) >= budget_seconds:
+        if now - started_at + 2 * (now - last_read_at) >= budget_seconds:
             return search.result(batch.place)
-        last = now
+        last_read_at = now
     return search.result(None, complete=True)
 
 
