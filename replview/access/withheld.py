@@ -84,7 +84,7 @@ def visible_jobs() -> QuerySet[HistoryJob]:
         return rows
     condition = Q(pk__in=[])
     for name in Source.objects.filter(pk__in=sources).values_list("name", flat=True):
-        condition |= Q(words__life__startswith=f"{name}/")
+        condition |= Q(words__incarnation__startswith=f"{name}/")
     return rows.filter(condition)
 
 

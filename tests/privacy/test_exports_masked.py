@@ -295,6 +295,10 @@ def test_a_stranger_to_the_source_finds_no_export_of_it(shop: Shop) -> None:
         assert client.get(page).status_code == 404
     for page in ("/exports/all/", "/history/all/"):
         assert "shop/replview" not in client.get(page).text
+    # An account that sees only this source finds them.
+    client.force_login(make_user("sam", "operator", sources=[shop.slot.source]))
+    for page in (f"/exports/{row.pk}/", f"/history/{job.pk}/"):
+        assert client.get(page).status_code == 200
 
 
 def test_a_text_that_somebody_typed_is_told_to_no_other(shop: Shop, restricted, tmp_path) -> None:
