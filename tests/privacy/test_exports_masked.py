@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from replview.access.visibility import forget, use_visibility, visibility_for
+from replview.access.visibility import forget, reading_session, use_visibility, visibility_for
 from replview.access.withheld import masked_for
 from replview.acts.sources import rename_source
 from replview.features.exports.outlook import outlook_of
@@ -40,6 +40,8 @@ from replview.store.models import (
     Transaction,
 )
 from replview.store.read.rows import signed_hash
+from replview.store.read.transactions.listing import find_transactions
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused
 from tests.support.history_rows import History, insert
@@ -407,6 +409,32 @@ def test_the_command_masks_too(shop: Shop, capsysbinary) -> None:
     said = capsysbinary.readouterr().out.decode()
     assert said.count('{"$masked":true}') == 7
     assert PLANTED not in said
+
+
+def test_no_export_tells_by_a_least_size_how_long_a_withheld_value_is(
+    shop: Shop, restricted
+) -> None:
+    orders, staff = str(shop.orders.relation_id), str(shop.staff.relation_id)
+    message = {"op": "M", "new": {"prefix": "app", "content": "x", "transactional": True}}
+    shop.commit(insert(5), relations={orders: [1, 0, 0, 0]}, size_bytes=48151)
+    shop.commit(insert(6), relations={staff: [1, 0, 0, 0]}, size_bytes=48152)
+    shop.commit(message, state="message", size_bytes=48153)
+
+    def transactions() -> tuple[int, ...]:
+        """How many an export, and how many the page, finds of each least size."""
+        words = [{"min_bytes": str(48151 + more), "slot": str(shop.slot)} for more in range(3)]
+        with reading.connect(store_conninfo()) as store:
+            found = [sizes_of(store, read_export_request(shop.slot, w).slice) for w in words]
+        listed = [find_transactions(reading_session(), TransactionFilter.from_words(w))
+                  for w in words]  # fmt: skip
+        assert [len(page.rows) for page in listed] == [each.transactions for each in found]
+        return tuple(each.transactions for each in found)
+
+    assert transactions() == (3, 2, 1)
+    with use_visibility(visibility_for(restricted)):
+        assert transactions() == (1, 0, 0)
+    masked("status")
+    assert transactions() == (2, 2, 1)
 
 
 def test_a_text_is_not_looked_for_in_what_is_withheld(shop: Shop, restricted) -> None:

@@ -333,6 +333,15 @@ def tables_without_size(session: ReadSession) -> list[str]:
     ]
 
 
+def incarnations_without_messages(session: ReadSession) -> list[int]:
+    """Return the incarnations whose messages, and the sizes that these add to, are withheld."""
+    visibility = session.visibility
+    if not visibility.hides_some_messages:
+        return []
+    query = "SELECT i.id, s.source_id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id"
+    return [row[0] for row in session.rows(query) if visibility.hides_messages(row[1])]
+
+
 def all_tables(session: ReadSession) -> list[int]:
     """Return the identifiers of all tables; empty where nothing is hidden."""
     if session.visibility.open:

@@ -9,7 +9,13 @@ from typing import Any, Self
 from decoder.scalars import LSN
 from replview.store.read.history import HIDDEN_STATES
 from replview.store.read.history_places import PLACED_TIME
-from replview.store.read.seen import TextLimits, all_tables, tables_without_size, text_limits
+from replview.store.read.seen import (
+    TextLimits,
+    all_tables,
+    incarnations_without_messages,
+    tables_without_size,
+    text_limits,
+)
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import Conditions
 from replview.store.read.transactions.field_matches import Candidate
@@ -150,8 +156,12 @@ def conditions_of(
     limits = text_limits(session, all_tables(session)) if filter_.text else None
     conditions = filter_.conditions(limits, time=time)
     if filter_.min_bytes and not session.visibility.open:
-        withheld = tables_without_size(session)
-        conditions.add("NOT t.relations ?| %(untold)s::text[]", untold=withheld)
+        conditions.add(
+            "NOT t.relations ?| %(untold)s::text[]"
+            " AND (t.messages = 0 OR t.incarnation_id <> ALL(%(untold_messages)s::bigint[]))",
+            untold=tables_without_size(session),
+            untold_messages=incarnations_without_messages(session),
+        )
     return conditions
 
 
