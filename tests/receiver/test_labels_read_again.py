@@ -73,8 +73,8 @@ def test_a_source_that_is_away_is_asked_once(tickets, monkeypatch) -> None:
             found(tickets, "mood = meh")
     assert len(asked) == 1
     # Labels that are no longer valid are dropped.
-    enum_labels._asked |= {(0, oid): (-1e9, None) for oid in range(9)}
+    enum_labels._labels_by_type |= {(0, oid): (-1e9, None) for oid in range(9)}
     monkeypatch.setattr(enum_labels, "_PAUSE_SECONDS", 0.0)
     with pytest.raises(WhereProblem, match="meh is no value of it"):
         found(tickets, "mood = meh")
-    assert len(enum_labels._asked) == 1
+    assert len(enum_labels._labels_by_type) == 1
