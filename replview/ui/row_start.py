@@ -130,10 +130,10 @@ def _explain_no_key(start: Start) -> None:
     start.remedy = {
         "NOTHING": "Its replica identity is NOTHING: the server sends no key with a change. Give "
         "it a primary key, or an index as its identity.",
-        "FULL": "Its replica identity is FULL and it has no primary key that is published: nothing "
-        "says which columns make a row. A primary key would.",
+        "FULL": "Its replica identity is FULL and it has no published primary key, so it is "
+        "unknown which columns identify a row. Add a primary key.",
         "DEFAULT": "It has no primary key, so under replica identity DEFAULT no key is sent. A "
-        "primary key would fix both.",
+        "primary key solves this.",
     }.get(identity, "Its key is not stored: it has none, or the slot's rules mask it.")
 
 

@@ -192,8 +192,9 @@ def _lag_note(slot: SlotValues) -> str:
     activity = [active for active in slot.of("active") if active is not None]
     if activity and activity[-1] and not any(slot.knows(name) for name in _LAG_FIELDS):
         return (
-            "The slot is read, but the server tells no lag: a reader that is caught up has none to"
-            " measure, and one that uses SQL functions is in no pg_stat_replication."
+            "The slot is read, but the server reports no lag: it measures none while the reader is "
+            "idle and caught up, and lists no reader that uses SQL functions in "
+            "pg_stat_replication."
         )
     return ""
 

@@ -63,8 +63,9 @@ def live_page(request: HttpRequest) -> HttpResponse:
             request,
             "Live",
             "No slots to watch yet.",
-            "Live shows the transactions of one slot as they commit. Watch without a trace with "
-            "replview watch, or add a source and a slot; each command shows its statements first.",
+            "Live shows the transactions of one slot as they commit. To watch without storing "
+            "anything, use replview watch; to record, add a source and a slot. Each command shows "
+            "its statements first.",
             run="replview watch postgresql://user@host/database",
         )
     page = build_live_page(slot, by=request.user.get_username())

@@ -133,7 +133,7 @@ def facts_of(server: ServerSlot, slot: Slot | None, cause: Cause, failover: Fail
         _inactive_fact(server),
         *_failover_facts(server, failover),
         *([] if server.physical else [_boolean_fact(server, "two_phase", "needs 14")]),
-        _boolean_fact(server, "temporary", "not told"),
+        _boolean_fact(server, "temporary", "not reported"),
         # The page of a received slot shows these with its options.
         *([] if slot is not None else _kind_facts(server)),
         Fact(name="active_pid", text=pid or "none", mono=bool(pid)),
@@ -176,7 +176,7 @@ def _replay_facts(server: ServerSlot) -> Iterator[Fact]:
 def _invalidation_facts(server: ServerSlot) -> Iterator[Fact]:
     if server.lost:
         yield Fact(name="invalidation_reason", text=server.lost, mono=True,
-                   note="" if server.facts.get("invalidation_reason") else "as this version tells"
+                   note="" if server.facts.get("invalidation_reason") else "as this version reports"
                    " it")  # fmt: skip
     elif server.facts.get("conflicting") is not None and server.source.in_recovery:
         yield Fact(name="conflicting", text="no")

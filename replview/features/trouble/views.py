@@ -78,7 +78,7 @@ TROUBLE_TEXTS: dict[str, TroubleText] = {
         ends="it ends when the receiver has caught up.",
     ),
     "idle-slot": TroubleText(
-        title="Forget a slot",
+        title="Abandon a slot",
         about="A slot debezium_billing appears without a consumer, and retains 1.6 MB of WAL more "
         "every second.",
         kinds=("slot_inactive",),

@@ -209,7 +209,7 @@ def _remove(command: instance.PlainCommand, source: Source, options: dict[str, A
     if removing and not options["with_slots"]:
         raise CommandError(
             f"the slots of {source} are still being removed in the background; see 'replview slot "
-            "list' and try again, or --with-slots: the source goes when they are gone"
+            "list' and try again, or add --with-slots to remove the source after them"
         )
     if act.statements or options["with_slots"] or options["leave_on_source"]:
         command.say(*instance.lines_of(act))

@@ -31,7 +31,7 @@ _ACT_WORDS = {
     "stop": "stopped",
     "tables": "changed the tables of",
     "columns": "changed the columns of",
-    "swept": "took back what was left of",
+    "swept": "undid the interrupted creation of",
     "drop": "dropped",
     "settings": "changed the settings of",
     "actor install": "installed the actor trigger on",
