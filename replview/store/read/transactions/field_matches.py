@@ -1,7 +1,7 @@
 """The predicate of each field that the live page offers, equal to the field's SQL."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.filter_values import (
@@ -18,8 +18,7 @@ from replview.text.parsing import is_chosen
 NamesOfTables = Mapping[int, Sequence[tuple[str, str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A transaction that a filter may match."""
 
     row: TransactionRow
@@ -74,11 +73,13 @@ def has_origin(candidate: Candidate, origin: str, _: Touched) -> bool:
 
 def has_text(candidate: Candidate, text: str, _: Touched) -> bool:
     """Return whether the text is in a name, in any case, or in a value."""
+    if candidate.has_text:
+        return True
     row = candidate.row
     names = [row.gid, row.origin, row.commit_lsn, *row.names]
     if row.xid is not None:
         names.append(str(row.xid))
     for key in row.relations:
-        names += (".".join(name) for name in candidate.names.get(int(key), ())[:1])
+        names += [".".join(name) for name in candidate.names.get(int(key), ())[:1]]
     folded = text.casefold()
-    return candidate.has_text or any(folded in name.casefold() for name in names if name)
+    return any(folded in name.casefold() for name in names if name)

@@ -58,7 +58,7 @@ class Field:
     exact: bool = False
     #: Parses the text of a parameter; an empty value: it was not understood, and is ignored.
     read: Callable[[str], Any]
-    #: Adds the conditions in SQL; None: what is read is chosen by it.
+    #: Adds the conditions in SQL; None: no condition, it decides which slots are read.
     add_sql: Callable[[Conditions, Any, Touched], None] | None
     #: Returns whether a transaction matches, as in SQL; None: the live page has no such filter.
     matches: Callable[[Candidate, Any, Touched], bool] | None = None

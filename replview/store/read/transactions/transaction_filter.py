@@ -119,7 +119,11 @@ class TransactionFilter:
         def matches(candidate: Candidate) -> bool:
             if not self.states and candidate.row.state in HIDDEN_STATES:
                 return False
-            return all(test(candidate, value, self) for test, value in tests)
+            # This runs for each browser, and a generator would take longer than most tests.
+            for test, value in tests:  # noqa: SIM110
+                if not test(candidate, value, self):
+                    return False
+            return True
 
         return matches
 
