@@ -4,7 +4,7 @@ import pytest
 
 from replview.access.visibility import reading_session
 from replview.store.read import history
-from replview.store.read.changes.of_transaction import changes_of, matching_text, value_of
+from replview.store.read.changes.of_transaction import changes_of, matching_text, value_pieces
 from replview.store.read.row_history.before_images import before_images
 from tests.support.feeder import Feeder, NewChange, NewTransaction, single
 
@@ -101,9 +101,11 @@ def test_a_whole_value_is_read_by_name(quiet_feeder: Feeder) -> None:
     change = NewChange("orders", "I", {"id": "1", "note": "x" * 5000})
     (identifier,) = quiet_feeder.commit(NewTransaction([change]))
 
-    assert value_of(reading_session(), identifier, 1, "new", "note") == "x" * 5000
-    assert value_of(reading_session(), identifier, 1, "new", "no such") is None
-    assert value_of(reading_session(), identifier, 1, "seq; --", "note") is None
+    assert (
+        "".join(value_pieces(reading_session(), identifier, 1, "new", "note") or ()) == "x" * 5000
+    )
+    assert value_pieces(reading_session(), identifier, 1, "new", "no such") is None
+    assert value_pieces(reading_session(), identifier, 1, "seq; --", "note") is None
 
 
 def test_a_value_kept_aside_is_put_together(quiet_feeder: Feeder) -> None:
@@ -116,4 +118,4 @@ def test_a_value_kept_aside_is_put_together(quiet_feeder: Feeder) -> None:
             [identifier, piece, content],
         )
 
-    assert value_of(reading_session(), identifier, 1, "new", "note") == "abcdef"
+    assert "".join(value_pieces(reading_session(), identifier, 1, "new", "note") or ()) == "abcdef"

@@ -66,7 +66,7 @@ async def test_it_ends_at_once_with_its_account(feeder: Feeder, cookie: str) -> 
     await opened.connect(timeout=5)
     user = await User.objects.aget(username="watcher")
     await asyncio.sleep(0.3)
-    await database_sync_to_async(change_password)(user, "another-long-odd-0815")
+    await database_sync_to_async(change_password)(user, "another-long-odd-0815", by_owner=True)
     sender = Publisher()
     sender.account_changed(user.pk)
     await asyncio.to_thread(sender.close)

@@ -13,7 +13,7 @@ from replview.store.write.access_record import command_user, note
 class Command(PlainHelp, DjangoCommand):
     """Django's command, which also has the password changed at the next sign-in, and notes it."""
 
-    help = "Set an account's password, at a terminal; its owner changes it at the next sign-in."
+    help = "Set a password at a terminal; its owner changes it at the next sign-in."
     examples = ("replview changepassword alice",)
 
     def handle(self, *args: Any, **options: Any) -> str | None:

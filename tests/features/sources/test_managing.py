@@ -769,7 +769,7 @@ def test_who_sees_one_table_takes_no_other_along(shop, slot, source) -> None:
     for record in ("keep", "delete"):
         page = client.get("/slots/shop/mine/drop/", {"record": record})
         assert page.status_code == 403
-        assert "tables along that you have no right on" in text_of(page)
+        assert "affects tables that you have no right on" in text_of(page)
         asked = {"confirm": "mine", "record": record}
         dropped = client.post("/api/v1/slots/shop/mine/drop", asked, "application/json",
                               headers={"Authorization": f"Bearer {token}"})  # fmt: skip
@@ -784,7 +784,7 @@ def test_who_sees_one_table_takes_no_other_along(shop, slot, source) -> None:
         client.post("/slots/shop/mine/budget/", {"wal_budget": "1MB", "protect": "database"}),
     ):  # fmt: skip
         assert refused.status_code == 403
-        assert "tables along that you have no right on" in refused.text
+        assert "affects tables that you have no right on" in refused.text
     confirmed(client, "/slots/shop/mine/tables/", add=["public.customers"])
     with source.connect() as connection:
         published = connection.execute("SELECT tablename FROM pg_publication_tables").fetchall()
