@@ -103,8 +103,8 @@ STANDBYS = Query(
 )
 WAITING = Query(
     name="waiting_for",
-    about="How many sessions wait for each transaction to end. The locks are looked at only while "
-    "somebody waits; who may not see that anybody waits gets nothing.",
+    about="How many sessions wait for each transaction to end. The locks are read only while a "
+    "session waits; a role that may not see waiting sessions gets no rows.",
     sql="""
         SELECT transactionid::text::bigint AS xid, count(*) AS sessions
           FROM pg_locks

@@ -12,8 +12,8 @@ from replview.catalog.connections import Connection, ForgivingJson, Query
 
 READABLE = Query(
     name="subscription_columns",
-    about="The columns of pg_subscription that this role may read; the connection string is left "
-    "out whoever asks.",
+    about="The columns of pg_subscription that this role may read, always without the connection "
+    "string.",
     sql="""
         SELECT attname AS name FROM pg_attribute
          WHERE attrelid = 'pg_subscription'::regclass AND attnum > 0 AND NOT attisdropped

@@ -79,7 +79,7 @@ def give_back_lost() -> None:
         rows.rows(rows.lost, requested_how=Export.How.COMMAND),
         "FAILED",
         finished_at=Now(),
-        problem_cause="the command is gone",
+        problem_cause="the command that wrote it was ended",
         problem_remedy="Run it again: files that are whole are kept",
     )
     rows.give_back_lost()

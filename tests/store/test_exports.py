@@ -92,7 +92,7 @@ def test_a_commands_export_is_its_own(history: History) -> None:
     lost(row)
     exports.give_back_lost()
     row.refresh_from_db()
-    assert (row.state, row.problem_cause) == ("failed", "the command is gone")
+    assert (row.state, row.problem_cause) == ("failed", "the command that wrote it was ended")
 
 
 def test_a_cancelled_one_is_told_so_at_its_next_sign_of_life(history: History) -> None:

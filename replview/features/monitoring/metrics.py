@@ -52,7 +52,7 @@ _OPEN_STATES = (
 RECEIVER_MEASURES = (
     Measure("replview_receiver_up", "gauge", "up", "Whether the slot's receiver runs and streams."),
     Measure("replview_receiver_wanted", "gauge", "wanted",
-            "Whether the slot is to be received: 0 where somebody has stopped it."),
+            "Whether the slot is to be received: 0 where a user has stopped it."),
     Measure("replview_receiver_heartbeat_age_seconds", "gauge", "heartbeat_age_seconds",
             "Age of the receiver's last heartbeat; absent where there never was one."),
     Measure("replview_receiver_connected_seconds", "gauge", "connected_seconds",

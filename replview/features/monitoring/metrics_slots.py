@@ -84,12 +84,12 @@ _STATUS_TAILS = {status: f',status="{status}"}}' for status in WAL_STATUSES}
 MEASURES = (
     Measure("replview_slot_present", "gauge", "present",
             "Whether its server has the slot; absent while that is unknown."),
-    Measure("replview_slot_active", "gauge", "active", "Whether somebody reads the slot."),
+    Measure("replview_slot_active", "gauge", "active", "Whether a program reads the slot."),
     Measure("replview_slot_lost", "gauge", "lost",
             "Whether the slot is invalidated or its WAL removed: it can never be read again."),
     Measure("replview_slot_inactive_seconds", "gauge", "inactive_seconds",
-            "Since when nobody has read the slot; absent while somebody does, and of a "
-            "standby's copy, which nobody can read."),
+            "Seconds for which no program has read the slot; absent while one does, and of a "
+            "standby's copy, which cannot be read."),
     Measure("replview_slot_retained_wal_bytes", "gauge", "retained_wal_bytes",
             "WAL that the slot keeps its source from removing; absent of a lost slot."),
     Measure("replview_slot_unconfirmed_wal_bytes", "gauge", "unconfirmed_wal_bytes",

@@ -60,7 +60,7 @@ def plan_kept(
     if facts is None:
         item.notes.append(
             f"The source has no slot {slot.name} any more: 'replview slot start {slot.source} "
-            f"{slot.name}' creates it anew, with a gap."
+            f"{slot.name}' creates it again, with a gap."
         )
     return item
 

@@ -146,7 +146,9 @@ def _plan_slot(
     item.verdict = Verdict.ADDED
     item.statements = list(plan.statements)
     item.notes = [with_place(note.text, note.field, KEYS) for note in plan.notes]
-    item.notes += [f"the slot would now wait for {transaction}" for transaction in plan.waits_for]
+    item.notes += [
+        f"creating the slot now would wait for {transaction}" for transaction in plan.waits_for
+    ]
 
     def make(say: Callable[[str], Any]) -> None:
         stored = Source.objects.get(name=declared.name)
