@@ -65,7 +65,7 @@ def _table(model, fields, **options):
 
 
 def _sql(name):
-    """What Django does not manage: tables in partitions, and the append-only access record."""
+    """Return a script that makes what Django does not manage: partitions, the access record."""
     return Path(__file__).with_name(name).read_text()
 
 
