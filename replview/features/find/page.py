@@ -16,7 +16,8 @@ from replview.store.read.changes.search import FoundChanges, find_changes
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.relation_shapes import VersionShape
-from replview.store.read.row_history.before_images import BeforeImage, before_images
+from replview.store.read.row_history.before_images import before_images
+from replview.store.read.row_history.replay import BeforeImage
 from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.table_names import unknown_words
 from replview.store.read.value_filter import WhereProblem

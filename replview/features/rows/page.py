@@ -17,7 +17,6 @@ from replview.store.models import Slot
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.changes.values import mark_of
 from replview.store.read.coverage import Coverage, coverage_of
-from replview.store.read.row_history.before_images import BeforeImage
 from replview.store.read.row_history.events import change_name
 from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.history import (
@@ -26,7 +25,7 @@ from replview.store.read.row_history.history import (
     RowHistory,
     history_of,
 )
-from replview.store.read.row_history.replay import HistoryEntry
+from replview.store.read.row_history.replay import BeforeImage, HistoryEntry
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.rows import ChangeRow
 from replview.text.addresses import relation_url
@@ -383,11 +382,8 @@ def _full_change(entry: HistoryEntry, version: Version | None) -> Block | None:
     )  # fmt: skip
     before = {}
     if entry.before_kind == "derived" and prior.last is not None:
-        last = prior.last
-        before[step.transaction_id, step.seq] = BeforeImage(
-            dict(prior.values), last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
-            prior.altered,
-        )  # fmt: skip
+        image = BeforeImage.of(prior.values, prior.last, prior.altered)
+        before[step.transaction_id, step.seq] = image
     return blocks_of([change], before=before)[0]
 
 

@@ -22,7 +22,8 @@ from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.packed_values import INT8, Fields
 from replview.parquet.slice_schemas import SliceColumn
 from replview.parquet.slices import Slice, SliceTable
-from replview.store.read.row_history.before_images import BeforeImage, Shared, before_at
+from replview.store.read.row_history.before_images import Shared, before_at
+from replview.store.read.row_history.replay import BeforeImage
 from replview.store.read.session import Parameters, ReadSession
 from replview.store.read.visibility import MASKED, Grants, Visibility
 

@@ -12,7 +12,8 @@ from replview.access.visibility import reading_session
 from replview.store.read.changes.as_sql import undo_problem
 from replview.store.read.changes.records import OPERATIONS
 from replview.store.read.changes.values import ALTERED, changed_nothing, same_value
-from replview.store.read.row_history.before_images import BeforeImage, before_images
+from replview.store.read.row_history.before_images import before_images
+from replview.store.read.row_history.replay import BeforeImage
 from replview.store.read.rows import ChangeRow
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed_changes

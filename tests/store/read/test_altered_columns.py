@@ -13,11 +13,11 @@ from replview.store.models import Relation, RelationVersion
 from replview.store.read.changes.as_sql import ChangeStatement, undo_sql
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.as_of import RowState, row_as_of
-from replview.store.read.row_history.before_images import BeforeImage, before_images
+from replview.store.read.row_history.before_images import before_images
 from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import tables_named
-from replview.store.read.row_history.replay import HistoryEntry
+from replview.store.read.row_history.replay import BeforeImage, HistoryEntry
 from replview.store.read.row_history.shapes import altered_since
 from replview.store.read.rows import ChangeRow
 from replview.ui.versions import shape_of, summary

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store.read.changes.values import ALTERED, mark_of, same_value
-from replview.store.read.row_history.before_images import BeforeImage
+from replview.store.read.row_history.replay import BeforeImage
 from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import comment, equals, identifier, literal, string, table_name
 from replview.store.read.visibility import NO_RIGHT

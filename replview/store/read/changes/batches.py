@@ -13,7 +13,8 @@ import orjson
 from replview.store.read.changes.wanted import WantedChanges, searchable
 from replview.store.read.changes.written import StoreLines
 from replview.store.read.relation_shapes import VersionShape, shapes_by_id
-from replview.store.read.row_history.before_images import BeforeImage, Shared, before_columns
+from replview.store.read.row_history.before_images import Shared, before_columns
+from replview.store.read.row_history.replay import BeforeImage
 from replview.store.read.rows import CHANGES_ACTOR, QUICKLY_NOT_ABORTED, ChangeRow, TransactionRow
 from replview.store.read.seen import seen_change
 from replview.store.read.session import ReadSession, array_text

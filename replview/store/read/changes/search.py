@@ -12,7 +12,8 @@ from replview.store.read.changes.batches import Batching, ChangeReader
 from replview.store.read.changes.scan import ChangeInTransaction, ChangeScan, ScanBatch, before
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.wanted import WantedChanges
-from replview.store.read.row_history.before_images import BeforeImage, Shared
+from replview.store.read.row_history.before_images import Shared
+from replview.store.read.row_history.replay import BeforeImage
 from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.session import ReadSession
 

@@ -14,7 +14,7 @@ from replview.store.read.row_history.events import RowEvent, read_all
 from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.history import LOOK_BACK
 from replview.store.read.row_history.keys import table_of
-from replview.store.read.row_history.replay import FIRST, LAST, KnownRow, Replay
+from replview.store.read.row_history.replay import FIRST, LAST, KnownRow
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.row_history.spans import KeyPeriod
@@ -267,7 +267,7 @@ class _StateComputation:
         if moment.time is not None:
             self._later = breaks.committed_by(moment.time, after=True)
             breaks = breaks.committed_by(moment.time)
-        replay = Replay(finder, breaks)
+        replay = finder.replay(breaks)
         entries = replay.apply_all(finder.steps(past[-LOOK_BACK * 2 :]))
         here: RowPosition = LAST if moment.before == END else moment.before[1:]
         known = replay.known

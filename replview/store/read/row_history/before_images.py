@@ -6,8 +6,7 @@ in the same incarnation of the slot left it as it was; values that this change d
 truncation, a deletion, or a period in which some operation of the table was not published.
 """
 
-import datetime as dt
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any
@@ -16,6 +15,7 @@ from decoder.scalars import LSN
 from replview.store.read.days import IDS_PER_HOUR
 from replview.store.read.row_history.breaks import Breaks, read_breaks
 from replview.store.read.row_history.other_keys import OtherKeys, read_other_keys
+from replview.store.read.row_history.replay import BeforeImage, Replay
 from replview.store.read.row_history.row_past import (
     MANY,
     EarlierPlaces,
@@ -105,23 +105,6 @@ _OF_BASELINES = f"""
 """  # noqa: S608
 
 
-@dataclass(frozen=True, slots=True)
-class BeforeImage:
-    """A row as it was before a change, as far as the record tells; absent columns are unknown."""
-
-    image: dict[str, Any]
-    #: The last change before.
-    transaction_id: int
-    seq: int
-    xid: int | None
-    commit_time: dt.datetime | None
-    op: str
-    #: Columns that are unknown because they were changed by ALTER TABLE or by the change itself.
-    altered: frozenset[str] = frozenset()
-    #: Column → the change that has its value: transaction, seq, side.
-    origins: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
-
-
 @dataclass(slots=True)
 class Shared:
     """A cache of what several calls need."""
@@ -189,7 +172,7 @@ def before_columns(
             past.wanted = frozenset(columns)
             past.end_if_enough()
     _look_back(session, pasts, shapes, shared)
-    images = {_at(past): _before(past, past.last) for past in pasts if past.last is not None}
+    images = {_at(past): past.before for past in pasts if past.before is not None}
     return images, {_at(past) for past in pasts if past.partial}
 
 
@@ -211,11 +194,13 @@ def before_at(
             past = past_of_step(step, version.key_columns, version.columns)
             pasts += [] if past is None else [past]
     for past in pasts:
-        if sent and past.change.old_kind == "O":
-            past.origins = dict.fromkeys(past.change.old or {}, (*_at(past), "old"))
-            past.ended, past.last = True, past.change
+        change = past.change
+        if sent and change.old_kind == "O":
+            old = change.old or {}
+            origins = dict.fromkeys(old, (*_at(past), "old"))
+            past.ended, past.before = True, BeforeImage.of(old, change, frozenset(), origins)
     _look_back(session, pasts, shapes, shared)
-    return {_at(past): _before(past, past.last) for past in pasts if past.last is not None}
+    return {_at(past): past.before for past in pasts if past.before is not None}
 
 
 def _look_back(
@@ -239,7 +224,8 @@ def _look_back(
             _read_overlapping(session, asked, breaks)
         for past, is_all in zip(asked, exhausted, strict=True):
             names = shapes.versions[past.change.version_id].key_columns
-            follow(past, shapes, others.added_to(breaks, names), is_all=is_all)
+            replay = Replay(shapes, others.added_to(breaks, names))
+            follow(past, replay, is_all=is_all)
 
 
 def _other_keys(session: ReadSession, pasts: Sequence[RowPast], shapes: Shapes) -> OtherKeys:
@@ -263,13 +249,6 @@ def _is_derivable(change: ChangeRow) -> bool:
 
 def _at(past: RowPast) -> tuple[int, int]:
     return past.change.transaction_id, past.change.seq
-
-
-def _before(past: RowPast, last: RowStep) -> BeforeImage:
-    return BeforeImage(
-        past.image, last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
-        frozenset(past.altered), past.origins,
-    )  # fmt: skip
 
 
 def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bool]:

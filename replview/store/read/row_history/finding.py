@@ -16,6 +16,7 @@ from replview.store.read.row_history.events import (
 )
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.other_keys import keyed_otherwise, read_other_keys
+from replview.store.read.row_history.replay import Replay
 from replview.store.read.row_history.sought_row import At, Keys, SoughtRow
 from replview.store.read.row_history.spans import KeyPeriod, UnsureError, spans_of
 from replview.store.read.rows import OPEN_END, QueriedSlot, RowStep
@@ -232,6 +233,10 @@ class RowFinder(SoughtRow):
             for each in self.breaks(()).truncations
             if (self.numbers.get(each.incarnation_id), *each.place) == at
         )
+
+    def replay(self, breaks: Breaks) -> Replay:
+        """Return a replay of a row of this table, with nothing known yet."""
+        return Replay(self.table.shapes, breaks, self.incarnations)
 
     def breaks(self, events: Sequence[RowEvent]) -> Breaks:
         """Return the table's breaks between these changes and after them.

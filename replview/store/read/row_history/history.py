@@ -10,7 +10,7 @@ from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.row_history.events import RowEvent, change_name
 from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.keys import table_of
-from replview.store.read.row_history.replay import LAST, HistoryEntry, KnownRow, Replay
+from replview.store.read.row_history.replay import LAST, HistoryEntry, KnownRow
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import IncarnationFacts
 from replview.store.read.row_history.spans import KeyPeriod
@@ -154,7 +154,7 @@ def history_of(
 
 def _entries(finder: RowFinder, events: Sequence[RowEvent]) -> list[HistoryEntry]:
     """Return these changes with the row before and after each, newest first."""
-    entries = Replay(finder, finder.breaks(events)).apply_all(finder.steps(events))
+    entries = finder.replay(finder.breaks(events)).apply_all(finder.steps(events))
     return entries[::-1]
 
 

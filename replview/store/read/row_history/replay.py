@@ -4,12 +4,14 @@ No value is carried across a hole in the record, a truncation, or a transaction 
 nor is the value of a column that was replaced by another in between.
 """
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from replview.store.read.row_history.breaks import Breaks
-from replview.store.read.row_history.sought_row import SoughtRow
+from replview.store.read.row_history.shapes import Shapes
+from replview.store.read.row_history.sought_row import IncarnationFacts
 from replview.store.read.rows import OPEN_END, RowPosition, RowStep
 
 #: Places before and after every place of an incarnation.
@@ -36,6 +38,40 @@ class KnownRow:
 
 NOTHING = KnownRow()
 
+#: The change that has a value: transaction, seq, and side (``old`` or ``new``).
+ValueOrigin = tuple[int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeImage:
+    """A row as it was before a change, as far as the record tells; absent columns are unknown."""
+
+    image: dict[str, Any]
+    #: The last change before.
+    transaction_id: int
+    seq: int
+    xid: int | None
+    commit_time: dt.datetime | None
+    op: str
+    #: Columns that are unknown because they were changed by ALTER TABLE or by the change itself.
+    altered: frozenset[str] = frozenset()
+    #: The origins of values, by column.
+    origins: Mapping[str, ValueOrigin] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        values: Mapping[str, Any],
+        last: RowStep,
+        altered: frozenset[str],
+        origins: Mapping[str, ValueOrigin] | None = None,
+    ) -> Self:
+        """Return the image of these values that the change ``last`` left."""
+        return cls(
+            dict(values), last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
+            altered, origins or {},
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
@@ -53,10 +89,13 @@ class HistoryEntry:
 class Replay:
     """One row, while its changes are applied in order."""
 
-    def __init__(self, sought: SoughtRow, breaks: Breaks) -> None:
-        self._shapes = sought.table.shapes
+    def __init__(
+        self, shapes: Shapes, breaks: Breaks, incarnations: Iterable[IncarnationFacts] = ()
+    ) -> None:
+        """Begin with nothing known; ``incarnations`` are needed if changes are of several."""
+        self.shapes = shapes
         self._breaks = breaks
-        self._incarnations = {each.id: each for each in sought.incarnations}
+        self._incarnations = {each.id: each for each in incarnations}
         #: The row after the change applied last.
         self.known = NOTHING
 
@@ -66,7 +105,7 @@ class Replay:
 
     def apply(self, step: RowStep) -> HistoryEntry:
         """Apply one more change; return the row before and after it."""
-        key_before, key_after = self._shapes.key_before(step), self._shapes.key_after(step)
+        key_before, key_after = self.shapes.key_before(step), self.shapes.key_after(step)
         found = self.carried(self.known, step)
         if step.op in ("I", "S"):
             kind, before = "", KnownRow(exists=False) if step.op == "I" else found
@@ -75,7 +114,7 @@ class Replay:
             kind, before = self._before(found, step)
             after = KnownRow(False, last=step, why="deleted")
             if step.op != "D":
-                version = self._shapes.versions.get(step.version_id)
+                version = self.shapes.versions.get(step.version_id)
                 names = version.kinds() if version else {}
                 values = {name: value for name, value in before.values.items() if name in names}
                 values |= step.after
@@ -88,8 +127,9 @@ class Replay:
         if step.old_kind == "O":
             return "sent", KnownRow(True, sent, found.last)
         # A row that does not exist cannot be changed, so the known state is not whole.
-        if found.exists and found.values:
-            version, key = self._shapes.versions[step.version_id], self._shapes.key_before(step)
+        version = self.shapes.versions.get(step.version_id)
+        if found.exists and version is not None:
+            key = self.shapes.key_before(step)
             values = {**found.values, **dict(zip(version.key_columns, key or (), strict=False))}
             values |= sent
             altered = found.altered & version.kinds().keys() - values.keys()
@@ -106,8 +146,8 @@ class Replay:
         known = self.until(known, step.incarnation_id, step.place)
         if not known.exists:
             return known
-        altered = known.altered | (self._shapes.altered(last, step) or frozenset())
-        values = self._shapes.outliving(known.values, last, step)
+        altered = known.altered | (self.shapes.altered(last, step) or frozenset())
+        values = self.shapes.outliving(known.values, last, step)
         return KnownRow(True, values, last, altered=altered)
 
     def until(self, known: KnownRow, incarnation_id: int, place: RowPosition) -> KnownRow:

@@ -1,4 +1,6 @@
-"""Follow rows back from a change: find their earlier changes, and take the row's values from them.
+"""Follow rows back from a change, as far as their earlier changes tell the row before it.
+
+The row itself comes from a replay of these changes.
 
 A lookup of one row searches every partition. For many rows together, the index of each partition is
 scanned once, for all keys in order.
@@ -10,7 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from decoder.scalars import LSN
-from replview.store.read.row_history.breaks import Breaks
+from replview.store.read.row_history.replay import (
+    BeforeImage,
+    KnownRow,
+    Replay,
+    ValueOrigin,
+)
 from replview.store.read.row_history.shapes import Shapes, key_values
 from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, RowPosition, RowStep
 from replview.store.read.seen import STEP_COLUMNS, step_of
@@ -146,7 +153,7 @@ _MOST_STEPS = 20
 
 @dataclass(slots=True)
 class RowPast:
-    """One change, and how far its row was followed back."""
+    """One change, and the earlier changes of its row, as far as they were read."""
 
     change: RowStep
     #: The row's key at this point, and its hash.
@@ -156,24 +163,22 @@ class RowPast:
     until: tuple[int, int]
     #: The place of the next later change of the row.
     upper: RowPosition
+    #: The columns whose value before the change no later change tells.
     missing: set[str]
     #: The columns that need be known; None: all.
     wanted: frozenset[str] | None = None
+    #: Changes that were read and are not known to be of the row.
     steps: list[RowStep] = field(default_factory=list)
+    #: The row's changes, the newest first.
+    chain: list[RowStep] = field(default_factory=list)
     #: Hours to search back; raised where that is not enough.
     hours: int = 24
     looked_at: int = 0
     ended: bool = False
     #: True when it ended because enough is known, though more could have been derived.
     partial: bool = False
-    #: The last change before.
-    last: RowStep | None = None
-    #: The row's key and the values that the server sent, and values from earlier changes.
-    image: dict[str, Any] = field(default_factory=dict)
-    #: Columns whose earlier values are void, as ALTER TABLE came in between.
-    altered: set[str] = field(default_factory=set)
-    #: Column → the change that has its value: transaction, seq, side.
-    origins: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    #: The row before the change; None: no earlier change is known.
+    before: BeforeImage | None = None
 
     def end_if_enough(self) -> bool:
         """End when all wanted columns, or all columns, are known; return whether it has ended."""
@@ -185,15 +190,15 @@ class RowPast:
 
 def past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> RowPast | None:
     """Return the start of a search; None where the change does not have its row's key."""
-    found = mine.get(change.transaction_id)
+    transaction = mine.get(change.transaction_id)
     version = shapes.numbered(change.relation_id, change.version)
-    if found is None or version is None:
+    if transaction is None or version is None:
         return None
     assert change.relation_id is not None
     step = RowStep(
         change.transaction_id, change.seq, int(LSN.parse(change.lsn)), change.subxid, change.op,
         change.old_kind, change.old, change.new, change.relation_id, version.id, change.key_hash,
-        change.old_key_hash, found[0], None, None, None, "", found[1], None, None, None,
+        change.old_key_hash, transaction[0], None, None, None, "", transaction[1], None, None, None,
     )  # fmt: skip
     return past_of_step(step, change.key_columns, change.columns)
 
@@ -206,15 +211,17 @@ def past_of_step(
     key_hash = step.key_hash if step.old_key_hash is None else step.old_key_hash
     if key is None or key_hash is None:
         return None
-    sent = dict(step.old or {})
     # The server would have sent the old key if it had changed.
-    image = {**dict(zip(key_columns, key, strict=True)), **sent}
-    missing = {str(column["name"]) for column in columns} - image.keys()
-    return RowPast(step, key, key_hash, (step.lsn, step.seq), step.place, missing, image=image)
+    missing = {str(column["name"]) for column in columns} - {*key_columns, *(step.old or {})}
+    return RowPast(step, key, key_hash, (step.lsn, step.seq), step.place, missing)
 
 
-def follow(past: RowPast, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> None:
-    """Use the steps read so far; afterwards the search has ended, or more must be read."""
+def follow(past: RowPast, replay: Replay, *, is_all: bool) -> None:
+    """Take the row's changes from the steps read so far, until they tell the row before.
+
+    Afterwards the search has ended, with ``past.before`` set, or more must be read. ``is_all``:
+    whether no earlier changes are left to read.
+    """
     steps = sorted(
         {(s.transaction_id, s.seq): s for s in past.steps}.values(), key=lambda s: s.place
     )
@@ -224,37 +231,32 @@ def follow(past: RowPast, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> No
         if step.op == "S" and not is_all and all(other.op == "S" for other in steps):
             # A change written before the snapshot and committed after it may be among the next.
             past.steps = [*steps, step]
-            break
+            return
         past.looked_at += 1
+        shapes = replay.shapes
         # Another key can have the same hash, and other columns the same values.
         if shapes.key_after(step) == past.key and shapes.have_one_key(step, past.change):
-            past.ended = _take(past, step, shapes, breaks)
+            past.ended = _take(past, step, replay)
             if not past.ended and step.old_key_hash is not None:
                 _move(past, step, shapes)
                 past.ended = past.ended or past.looked_at >= _MOST_STEPS
-                return
+                break
         past.ended = past.ended or past.looked_at >= _MOST_STEPS
-    past.ended = past.ended or is_all
+    else:
+        past.ended = past.ended or is_all
+    if past.ended:
+        past.before = _replayed(past, replay)
 
 
-def _take(past: RowPast, step: RowStep, shapes: Shapes, breaks: Breaks) -> bool:
-    """Use the values of one earlier change; return whether the search has ended."""
-    table, incarnation = step.relation_id, step.incarnation_id
-    if (
-        step.op == "D"
-        or breaks.truncated(table, incarnation, step.place, past.upper)
-        or breaks.unseen_between(table, incarnation, step.place, past.upper, exists=True)
-    ):
+def _take(past: RowPast, step: RowStep, replay: Replay) -> bool:
+    """Add an earlier change to the row's; return whether no more are needed."""
+    was_there = KnownRow(step.op != "D", last=step)
+    if not (was_there.exists and replay.until(was_there, step.incarnation_id, past.upper).exists):
         return True
-    past.last = past.last or step
+    past.chain.append(step)
     past.upper = step.place
-    lasting = shapes.outliving(step.after, step, past.change)
-    past.altered |= past.missing & (shapes.altered(step, past.change) or set())
-    past.missing -= past.altered
-    taken = past.missing & lasting.keys()
-    past.image |= {name: lasting[name] for name in taken}
-    past.origins |= {name: (step.transaction_id, step.seq, step.side(name)) for name in taken}
-    past.missing -= taken
+    altered = replay.shapes.altered(step, past.change)
+    past.missing -= past.missing if altered is None else step.after.keys() | altered
     # Changes before this one add nothing to the row that it left.
     if step.op in ("I", "S") or step.old_kind == "O":
         return True
@@ -269,3 +271,17 @@ def _move(past: RowPast, step: RowStep, shapes: Shapes) -> None:
         return
     past.key, past.key_hash = key, step.old_key_hash
     past.until = (step.lsn, step.seq)
+
+
+def _replayed(past: RowPast, replay: Replay) -> BeforeImage | None:
+    """Return the row before the change, by a replay of its earlier changes."""
+    if not past.chain:
+        return None
+    replay.apply_all(reversed(past.chain))
+    row = replay.apply(past.change).before
+    assert row.last is not None
+    origins: dict[str, ValueOrigin] = {}
+    for step in past.chain:
+        for name in step.after.keys() & row.values.keys() - origins.keys():
+            origins[name] = (step.transaction_id, step.seq, step.side(name))
+    return BeforeImage.of(row.values, row.last, row.altered, origins)
