@@ -467,7 +467,9 @@ def test_a_filter_is_known_by_a_value_that_is_only_in_the_old_row(db) -> None:
     made = history.commit(
         {"op": "U", "old": {"id": "1", "note": "before"}, "new": {"id": "1", "note": "after"}}
     )
-    found = FoundChange(made, 1, TrailPosition(1, 1, 1), "U", None, None, None, None, counts=True)
+    found = FoundChange(
+        made, 1, TrailPosition(1, 1, 1), "U", None, None, None, None, counts=True, is_whole=False
+    )
     filters = [(1, "note = before"), (2, "note = after"), (3, "note = other")]
     assert related_rows.filters_with_values(filters, [found], ()) == {1, 2}
 

@@ -401,11 +401,11 @@ def _told(shop: History, key: int) -> tuple[list, int]:
     table = table_of(reading_session(), shop.slot, shop.orders.relation_id)
     assert table is not None
     finder = RowFinder(reading_session(), shop.slot, table, table.hashes({"id": str(key)}))
-    unread = sum(event.commit is None for span in finder.spans for event in span.events)
+    unread = sum(event.commit is None for period in finder.periods for event in period.events)
     return [
-        (span.begun, span.ended, span.ended_at, span.until, finder.whole(finder.follow(span)),
-         [(event.text, event.op, event.at, event.commit_time) for event in span.events])
-        for span in finder.spans
+        (p.begun, p.ended, p.ended_at, p.until, finder.whole(finder.follow(p)),
+         [(event.text, event.op, event.at, event.commit_time) for event in p.events])
+        for p in finder.periods
     ], unread  # fmt: skip
 
 

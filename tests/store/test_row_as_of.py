@@ -107,7 +107,7 @@ def test_rows_of_a_table_that_was_made_anew_are_unknown_since(source, record) ->
 
     relation = Relation.objects.filter(slot=recording.slot, table="t").first()
     found = row_history(reading_session(), recording.slot, relation.pk, {"id": "1"})
-    assert [span.ended for span in found.finder.spans] == ["delete", "table", "table"]
+    assert [period.ended for period in found.finder.periods] == ["delete", "table", "table"]
     assert [entry.step.op for entry in found.entries] == ["D", "I"]
 
 

@@ -97,7 +97,7 @@ def test_a_row_made_again_under_the_same_key_is_another(shop) -> None:
     )
     history = t.history(id="1")
     newest, again = history.entries
-    _, former = history.finder.spans
+    _, former = history.finder.periods
     deleted, _ = t.history(change=former.events[-1].name, id="1").entries
 
     assert dict(newest.before.values) == {"id": "1", "a": "v", "b": None}
@@ -115,7 +115,7 @@ def test_a_truncation_ends_the_row_and_is_told_once(shop) -> None:
     )
 
     history = t.history(id="1")
-    _, former = history.finder.spans
+    _, former = history.finder.periods
     assert [e.step.op for e in history.entries] == ["I"]
     truncated = t.history(change=former.events[-1].name, id="1").entries
     assert [e.step.op for e in truncated] == ["T", "I"]
@@ -277,7 +277,7 @@ def test_of_a_row_with_many_changes_few_transactions_are_looked_up(shop) -> None
     connection.close()
 
     assert transactions < 300
-    second, first = history.finder.spans
+    second, first = history.finder.periods
     assert [len(second.events), len(first.events)] == [301, 402]
     assert (first.begun, first.ended, second.begun, second.ended) == (
         "insert", "moved", "moved", "",

@@ -119,7 +119,8 @@ class FileTrails:
             after = key_in(change.key_columns, change.new, change.old)
             lsn = int(LSN.parse(change.lsn))
             place = TrailPosition(incarnation, lsn, change.seq, change.commit_lsn or 0)
-            touch = touch_of(place, change.op, before, after)
+            is_whole = change.old_kind == "O"
+            touch = touch_of(place, change.op, before, after, is_whole=is_whole)
             for key in wanted:
                 if key in (before, after):
                     self._of[key].append(touch)

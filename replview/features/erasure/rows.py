@@ -41,7 +41,8 @@ _COLUMNS = f"""
     c.transaction_id, c.seq, i.number, (c.lsn - '0/0')::bigint,
     coalesce((t.commit_lsn - '0/0')::bigint, {OPEN_END}), c.op::text, c.version_id,
     {_KEY_OF.format(image="c.old")}, {_KEY_OF.format(image="c.new")},
-    c.key_hash, c.old_key_hash, t.state = 'committed' AND {NOT_ABORTED}, t.xid
+    c.key_hash, c.old_key_hash, t.state = 'committed' AND {NOT_ABORTED},
+    c.old_kind IS NOT DISTINCT FROM 'O', t.xid
 """
 _FROM = """
     FROM change c JOIN transaction t ON t.id = c.transaction_id
@@ -100,6 +101,8 @@ class FoundChange:
     key_hash: int | None
     old_key_hash: int | None
     counts: bool
+    #: True where the server sent the whole row before the change.
+    is_whole: bool
     xid: int | None = None
 
     @property
@@ -111,8 +114,10 @@ class FoundChange:
     @property
     def touch(self) -> Touch:
         """Return the change as the trail of a row needs it."""
-        keys = self.before, self.after
-        return touch_of(self.place, self.op, *keys, self.transaction_id, self.counts)
+        return touch_of(
+            self.place, self.op, self.before, self.after, transaction_id=self.transaction_id,
+            counts=self.counts, is_whole=self.is_whole,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,7 @@ class ErasedTable:
         before, after = key_in(names, old, new), key_in(names, new, old)
         hashes = row[9], row[10]
         return FoundChange(
-            identifier, seq, place, op, before, after, *hashes, bool(row[11]), row[12]
+            identifier, seq, place, op, before, after, *hashes, bool(row[11]), row[12], row[13]
         )
 
 

@@ -1,16 +1,19 @@
 """Follow the changes of one row under all keys that it had.
 
 All changes under a requested key belong to the row. If a change moved the row from or to another
-key, that key is followed too, but only while it belonged to this row: from where the row got the
-key to where it lost it or was deleted. An aborted change ends nothing, and its moves are followed
-within its own transaction only.
+key, that key is followed too, but only while it belonged to this row: in the period that row
+history says. An aborted change ends nothing, and its moves are followed within its own transaction
+only.
 
 The functions are pure: the store and the files both supply changes as ``Touch``.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
+
+from replview.store.read.row_history.key_periods import KeyPeriod, period_with_end, periods_of
 
 #: A row's key: its columns and their texts, by name.
 Key = tuple[tuple[str, str | None], ...]
@@ -41,6 +44,8 @@ class TrailPosition(NamedTuple):
 FIRST = TrailPosition(0, 0, 0, 0)
 LAST = TrailPosition(1 << 31, 1 << 62, 0, 1 << 62)
 
+_KNOWN_ENDS = ("delete", "moved")
+
 
 @dataclass(frozen=True, slots=True)
 class Touch:
@@ -55,26 +60,50 @@ class Touch:
     transaction_id: int = 0
     #: True for a change of a committed transaction and of no aborted subtransaction.
     counts: bool = True
+    #: True where the server sent the whole row before the change.
+    is_whole: bool = False
+
+    #: The table and the commit time, which a row's trail does not need.
+    relation_id: ClassVar[int] = 0
+    commit_time: ClassVar[dt.datetime | None] = None
+    is_read: ClassVar[bool] = True
 
     @property
     def moves(self) -> bool:
         """Return whether the change moves the row to another key."""
         return self.before is not None and self.after is not None and self.before != self.after
 
-    def begins(self, key: Key) -> bool:
-        """Return whether a row gets the key here."""
-        return self.counts and self.after == key and (self.op == "I" or self.moves)
+    @property
+    def key_before(self) -> Key | None:
+        """Return the row's key before the change."""
+        return self.before
 
-    def ends(self, key: Key) -> bool:
-        """Return whether the row loses the key here, or is deleted."""
-        return self.counts and self.before == key and (self.op == "D" or self.moves)
+    @property
+    def key_after(self) -> Key | None:
+        """Return the row's key after the change."""
+        return self.after
+
+    @property
+    def at(self) -> tuple[int, int, int, int]:
+        """Return the place in the order in which changes took effect."""
+        return self.place.incarnation, self.place.commit_lsn, self.place.lsn, self.place.seq
+
+    @property
+    def name(self) -> tuple[int, int, int]:
+        """Return the place, which is the same in the store and in files."""
+        return self.place.plain
+
+    @property
+    def transaction(self) -> tuple[int, int]:
+        """Return the incarnation and commit LSN, which files have as well."""
+        return self.place.incarnation, self.place.commit_lsn
 
 
 def touch_of(
-    place: TrailPosition, op: str, before: Key | None, after: Key | None, *more: Any
+    place: TrailPosition, op: str, before: Key | None, after: Key | None, **more: Any
 ) -> Touch:
     """Build a touch from a change's keys; an insert has no row before, a delete none after."""
-    return Touch(place, op, None if op in "IS" else before, None if op == "D" else after, *more)
+    return Touch(place, op, None if op in "IS" else before, None if op == "D" else after, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,38 +175,57 @@ def spans_of(
                 continue
             assert touch.before is not None
             assert touch.after is not None
-            if touch.before == span.key:
-                waiting.append(_onward(touch, touch.after, of(touch.after)))
-            if touch.after == span.key:
-                waiting.append(_back(touch, touch.before, of(touch.before)))
+            other = touch.after if touch.before == span.key else touch.before
+            waiting.append(_span_from(touch, other, of(other)))
     return tuple(sorted(done, key=lambda span: (str(span.key), span.since.plain)))
 
 
-def _onward(move: Touch, key: Key, touches: Iterable[Touch]) -> KeySpan:
-    """Return the span of the row under the key that it was moved to, up to its end."""
+def _span_from(move: Touch, key: Key, touches: Iterable[Touch]) -> KeySpan:
+    """Return the span of a moved row under its other key, up to its end or from its beginning."""
+    moved_there = move.after == key
     if not move.counts:
-        return KeySpan(key, move.place, LAST, move.transaction_id)
-    for touch in touches:
-        if touch.place.plain <= move.place.plain:
-            continue
-        if touch.ends(key):
-            return KeySpan(key, move.place, touch.place)
-        if touch.begins(key):
-            # The row's end was not recorded, since another row has the key now.
-            return KeySpan(key, move.place, touch.place.moved(-1))
-    return KeySpan(key, move.place)
+        ends = (move.place, LAST) if moved_there else (FIRST, move.place)
+        return KeySpan(key, *ends, move.transaction_id)
+    # A baseline's row neither begins nor ends anything.
+    committed = {t.name: t for t in (*touches, move) if t.counts and t.op != "S"}
+    in_order = sorted(committed.values(), key=lambda touch: touch.at)
+    periods = periods_of(key, in_order, {}, _latest_row)
+    period = period_with_end(periods, move)
+    assert period is not None
+    if moved_there:
+        return KeySpan(key, move.place, _end(period, periods))
+    return KeySpan(key, _beginning(period, periods), move.place)
 
 
-def _back(move: Touch, key: Key, touches: Iterable[Touch]) -> KeySpan:
-    """Return the span of the row under the key that it was moved from, from its beginning."""
-    if not move.counts:
-        return KeySpan(key, FIRST, move.place, move.transaction_id)
-    since = FIRST
-    for touch in touches:
-        if touch.place.plain >= move.place.plain:
-            break
-        if touch.begins(key):
-            since = touch.place
-        elif touch.ends(key):
-            since = touch.place.moved(1)
-    return KeySpan(key, since, move.place)
+def _latest_row(rows: Sequence[KeyPeriod[Touch]], touch: Touch) -> KeyPeriod[Touch] | None:
+    """Return the row that got the key last; None where several rows may have it.
+
+    Several have it only under a deferrable constraint, which is no replica identity: the server
+    sends whole old rows then.
+    """
+    return None if touch.is_whole else rows[-1]
+
+
+def _end(period: KeyPeriod[Touch], periods: Iterable[KeyPeriod[Touch]]) -> TrailPosition:
+    """Return the last place of a period's row, and of changes that may be of it as well."""
+    if period.ended in _KNOWN_ENDS:
+        return period.events[-1].place
+    begun = period.events[0].at
+    next_rows = (p.events[0] for p in periods if p.begun and p.events[0].at > begun)
+    first = min(next_rows, key=lambda touch: touch.at, default=None)
+    return LAST if first is None else first.place.moved(-1)
+
+
+def _beginning(period: KeyPeriod[Touch], periods: Iterable[KeyPeriod[Touch]]) -> TrailPosition:
+    """Return the first place of a period's row, and of changes that may be of it as well."""
+    first = period.events[0]
+    if period.begun:
+        return first.place
+    former = [p for p in periods if p.events[0].at < first.at]
+    ended = [p for p in former if p.ended in _KNOWN_ENDS and p.events[-1].at < first.at]
+    # The row may be any of these, as the change by which it left the key is not known to be its.
+    maybe = [p for p in former if p not in ended]
+    if maybe and all(p.begun for p in maybe):
+        return min((p.events[0] for p in maybe), key=lambda touch: touch.at).place
+    last = max((p.events[-1] for p in ended), key=lambda touch: touch.at, default=None)
+    return FIRST if last is None else last.place.moved(1)

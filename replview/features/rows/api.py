@@ -13,11 +13,10 @@ from replview.store.models import Slot
 from replview.store.read.changes.records import OPERATIONS, utc_text
 from replview.store.read.coverage import coverage_of
 from replview.store.read.row_history.as_of import bounded, row_as_of
-from replview.store.read.row_history.events import change_name
+from replview.store.read.row_history.events import RowPeriod, change_name
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
 from replview.store.read.row_history.replay import HistoryEntry
-from replview.store.read.row_history.spans import KeyPeriod
 from replview.store.read.transactions.filter_values import read_time
 from replview.store.write.access_record import viewed
 from replview.text.parsing import clean_text
@@ -110,7 +109,7 @@ def rows(
         "complete": page.older is None
         and page.row.begun == "insert"
         and not page.finder.is_keyless,
-        "other_rows": [_period_json(span) for span in page.others],
+        "other_rows": [_period_json(period) for period in page.others],
     }
 
 
@@ -163,16 +162,16 @@ def _parse_change(text: str) -> tuple[int, int] | None:
     return name
 
 
-def _period_json(span: KeyPeriod) -> dict[str, object]:
-    """Return the span in which another row had the key, and how it began and ended."""
-    first, last = span.events[0], span.events[-1]
+def _period_json(period: RowPeriod) -> dict[str, object]:
+    """Return the period in which another row had the key, and how it began and ended."""
+    first, last = period.events[0], period.events[-1]
     return {
         "change": last.text,
-        "begun": span.begun or "unknown",
+        "begun": period.begun or "unknown",
         "since": utc_text(first.commit_time),
-        "ended": span.ended or None,
-        "until": utc_text(span.until),
-        "changes": len(span.events),
+        "ended": period.ended or None,
+        "until": utc_text(period.until),
+        "changes": len(period.events),
     }
 
 

@@ -45,7 +45,7 @@ PAGE_CHANGES = 50
 #: Rows of the same key that are listed at most.
 _MOST_ROWS = 20
 _KEPT_PARAMETERS = ("as_of", "before", "column", "cursor")
-#: Words for how a row got its key, and how it lost it, by the kinds of a span.
+#: Words for how a row got its key, and how it lost it, by the kinds of a period.
 _BEGUN_WORDS = {
     "insert": "inserted", "moved": "moved here from another key", "snapshot": "read by a baseline",
 }  # fmt: skip
@@ -136,7 +136,7 @@ class RowLine:
 
 @dataclass(frozen=True, slots=True)
 class RowOfKey:
-    """One of the rows that had the key: the span of time, and how it began and ended."""
+    """One of the rows that had the key: the period of time, and how it began and ended."""
 
     url: str
     is_shown: bool
@@ -182,7 +182,7 @@ class RowPage:
     def rows_words(self) -> str:
         """Return the number of rows in words: ``3 rows``, or ``3 or more rows``."""
         finder = self.history.finder
-        more = finder.limited or len(finder.spans) > len(self.rows)
+        more = finder.limited or len(finder.periods) > len(self.rows)
         return f"{len(self.rows)}{' or more' if more else ''} rows"
 
     @property
@@ -280,21 +280,21 @@ def read_page(slot: Slot, start: Start, params: Mapping[str, object]) -> RowPage
 
 def _rows_of_key(finder: RowFinder, shown_row: TracedRow, address: _PageAddress) -> list[RowOfKey]:
     """Return the rows that had the key; empty if it is only one."""
-    if len(finder.spans) < 2:
+    if len(finder.periods) < 2:
         return []
-    shown_names = {period.events[-1].name for period in shown_row.spans if period.events}
+    shown_names = {period.events[-1].name for period in shown_row.periods if period.events}
     rows = []
-    for span in finder.spans[:_MOST_ROWS]:
-        first, last = span.events[0], span.events[-1]
+    for period in finder.periods[:_MOST_ROWS]:
+        first, last = period.events[0], period.events[-1]
         rows.append(
             RowOfKey(
                 address.other(last.text),
                 last.name in shown_names,
-                _BEGUN_WORDS.get(span.begun, "existed before its first recorded change"),
+                _BEGUN_WORDS.get(period.begun, "existed before its first recorded change"),
                 first.commit_time,
-                _ENDED_WORDS.get(span.ended, ""),
-                span.until,
-                len(span.events),
+                _ENDED_WORDS.get(period.ended, ""),
+                period.until,
+                len(period.events),
             )
         )
     return rows

@@ -600,19 +600,19 @@ def hold_in_parts(played: Played, monkeypatch: Any) -> int:
     whole = {}
     for (table, rows), key in itertools.product(tables, KEYS):
         finder = played.finder(table, rows, key)
-        for span in finder.spans:
-            whole[span.events[-1].name] = finder.whole(finder.follow(span))
+        for period in finder.periods:
+            whole[period.events[-1].name] = finder.whole(finder.follow(period))
     limited = 0
     with monkeypatch.context() as patch:
         patch.setattr(events, "MOST_EVENTS", 5)
         for (table, rows), key in itertools.product(tables, KEYS):
             finder = played.finder(table, rows, key)
             limited += finder.limited
-            for span in finder.spans:
-                row = finder.follow(span)
+            for period in finder.periods:
+                row = finder.follow(period)
                 if not row.cut:
                     found = finder.whole(row)
-                    last = span.events[-1].name
+                    last = period.events[-1].name
                     assert found == whole[last], (table, key, last, found, whole[last])
         for table, rows in tables:
             hold_keys(played, table, rows, limited=True)
@@ -624,20 +624,20 @@ def hold_from_the_index(played: Played, monkeypatch: Any) -> None:
     from replview.store.read.row_history import events
 
     asked = [(table, rows, key) for table, rows in played.tables for key in KEYS]
-    whole = [_spans(played.finder(*each)) for each in asked]
+    whole = [_periods(played.finder(*each)) for each in asked]
     with monkeypatch.context() as patch:
         patch.setattr(events, "AT_FIRST", 2)
         patch.setattr(events, "MOST_MOVES", 10_000)
         for each, expected in zip(asked, whole, strict=True):
-            assert _spans(played.finder(*each)) == expected, each
+            assert _periods(played.finder(*each)) == expected, each
 
 
-def _spans(finder: RowFinder) -> list[tuple[Any, ...]]:
+def _periods(finder: RowFinder) -> list[tuple[Any, ...]]:
     """All that is known of the rows that had a key."""
     return [
-        (span.begun, span.ended, span.ended_at, span.until, finder.whole(finder.follow(span)),
-         [(event.text, event.op, event.at, event.commit_time) for event in span.events])
-        for span in finder.spans
+        (p.begun, p.ended, p.ended_at, p.until, finder.whole(finder.follow(p)),
+         [(event.text, event.op, event.at, event.commit_time) for event in p.events])
+        for p in finder.periods
     ]  # fmt: skip
 
 
@@ -731,8 +731,8 @@ def _hold_histories(played: Played, table: Table, rows: TableRows) -> None:
     for key in (*KEYS, BETWEEN):
         finder = played.finder(table, rows, key)
         assert not finder.limited
-        for span in finder.spans:
-            entries = list(_history(played, table, rows, key, finder, span.events[-1].name))
+        for period in finder.periods:
+            entries = list(_history(played, table, rows, key, finder, period.events[-1].name))
             rids, story = _told(entries, tuple(table.key(key).values()))
             assert len(rids) <= 1, (table, key, rids, story)
             if rids:
@@ -837,7 +837,7 @@ def _hold_rows(played: Played, table: Table, rows: TableRows) -> None:
     for rid, facts in played.some(stories, 6):
         last = _noted(table, facts, _first_key(table, rid))[-1][1]
         finder = played.finder(table, rows, keys[last])
-        found_rows = map(finder.follow, finder.spans)
+        found_rows = map(finder.follow, finder.periods)
         row = next((found for found in found_rows if _rid(finder, found) == rid), None)
         if row is None:
             assert rid < 0, (table, rid)

@@ -391,7 +391,7 @@ def test_rows_of_one_key_are_told_apart_by_what_was_not_altered(
     assert table is not None
     finder = RowFinder(reading_session(), recording.slot, table, table.hashes({"id": "1"}))
     ends = {finder.steps(row.events)[0].after["rid"]: row.ended
-            for row in map(finder.follow, finder.spans)}  # fmt: skip
+            for row in map(finder.follow, finder.periods)}  # fmt: skip
     assert ends == {"10": "delete", "20": ""}
 
 

@@ -10,14 +10,13 @@ from decoder.scalars import LSN
 from replview.store.read.coverage import Coverage
 from replview.store.read.days import is_deleted
 from replview.store.read.row_history.breaks import Breaks
-from replview.store.read.row_history.events import RowEvent, read_all
+from replview.store.read.row_history.events import RowEvent, RowPeriod, read_all
 from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.history import LOOK_BACK
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import FIRST, LAST, KnownRow
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
-from replview.store.read.row_history.spans import KeyPeriod
 from replview.store.read.rows import OPEN_END, QueriedSlot, RowPosition, RowStep
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
@@ -57,12 +56,12 @@ class Moment:
             end = bisect_left(events, self.before, key=lambda event: event.at)
         return events[:end], next(iter(events[end:]), None)
 
-    def has_ended(self, span: KeyPeriod) -> bool:
+    def has_ended(self, period: RowPeriod) -> bool:
         """Return whether the row no longer had the key at the moment."""
-        if span.ended_at is not None:
-            late = self.time and span.ended_time and span.ended_time > self.time
-            return span.ended_at < self.before and not late
-        return span.ended not in ("", "table") and self.covers(span.events[-1])
+        if period.ended_at is not None:
+            late = self.time and period.ended_time and period.ended_time > self.time
+            return period.ended_at < self.before and not late
+        return period.ended not in ("", "table") and self.covers(period.events[-1])
 
 
 def moment_of(
@@ -202,10 +201,10 @@ def row_as_of(
 
 def _of_key(finder: RowFinder, at: Moment) -> RowState:
     """Return the state of the row that a key alone identifies."""
-    if finder.limited and not any(at.covers(span.events[0]) for span in finder.spans):
+    if finder.limited and not any(at.covers(period.events[0]) for period in finder.periods):
         # The changes that tell which row had the key then were not read.
         return RowState(None, "limited")
-    rows = [finder.follow(span) for span in _meant(finder, at)] or [TracedRow()]
+    rows = [finder.follow(period) for period in _meant(finder, at)] or [TracedRow()]
     states = [_StateComputation(finder, at, row).read() for row in rows]
     found = next((state for state in states if state.exists), states[0])
     if found.why == "not created" and found.next and at.place and len(finder.relation_ids) > 1:
@@ -217,13 +216,15 @@ def _of_key(finder: RowFinder, at: Moment) -> RowState:
     return found
 
 
-def _meant(finder: RowFinder, moment: Moment) -> Iterator[KeyPeriod]:
-    """Yield the spans of the key that may be meant at a moment, the likeliest first."""
-    begun = [span for span in finder.spans if moment.covers(span.events[0])]
-    later = [span for span in finder.spans if not moment.covers(span.events[0])]
-    if len({span.relation_id for span in begun}) > 1:
-        begun = [span for span in begun if _had_name(finder, moment, span.relation_id)] or begun
-    there = next((span for span in begun if not moment.has_ended(span)), None)
+def _meant(finder: RowFinder, moment: Moment) -> Iterator[RowPeriod]:
+    """Yield the periods of the key that may be meant at a moment, the likeliest first."""
+    begun = [period for period in finder.periods if moment.covers(period.events[0])]
+    later = [period for period in finder.periods if not moment.covers(period.events[0])]
+    if len({period.relation_id for period in begun}) > 1:
+        begun = [
+            period for period in begun if _had_name(finder, moment, period.relation_id)
+        ] or begun
+    there = next((period for period in begun if not moment.has_ended(period)), None)
     if there is not None and (there.ended != "table" or there.relation_id == begun[0].relation_id):
         yield there
         return

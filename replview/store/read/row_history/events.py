@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from decoder.scalars import LSN
+from replview.store.read.row_history.key_periods import Cut, KeyPeriod
 from replview.store.read.row_history.sought_row import At
 from replview.store.read.rows import OPEN_END, QUICKLY_NOT_ABORTED
 from replview.store.read.session import ReadSession, array_text
@@ -167,6 +168,26 @@ class RowEvent:
         return f"{self.transaction_id}-{self.seq}"
 
     @property
+    def transaction(self) -> int:
+        """Return the transaction, which identifies itself by its id."""
+        return self.transaction_id
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether the commit was read."""
+        return self.commit is not None
+
+    @property
+    def key_before(self) -> int:
+        """Return the hash of the row's key before the change."""
+        return self.key_hash if self.old_key_hash is None else self.old_key_hash
+
+    @property
+    def key_after(self) -> int:
+        """Return the hash of the row's key after the change."""
+        return self.key_hash
+
+    @property
     def moves(self) -> bool:
         """Return whether the row has another key after the change."""
         return self.old_key_hash is not None and self.old_key_hash != self.key_hash
@@ -181,8 +202,8 @@ class KeyEvents:
     limited: bool = False
 
 
-#: A truncation of the table: its place and commit time.
-Cut = tuple[At, dt.datetime | None]
+#: A period with changes as they are read here.
+RowPeriod = KeyPeriod[RowEvent]
 #: A function that returns each table's truncations, in order, for some changes.
 Cuts = Callable[[Sequence[RowEvent]], Mapping[int, Sequence[Cut]]]
 #: Changes read on each side of a requested one.

@@ -6,19 +6,24 @@ from dataclasses import dataclass, field
 
 from replview.store.read.row_history.breaks import Breaks, TableTruncation, read_breaks
 from replview.store.read.row_history.events import (
-    Cut,
     Cuts,
     KeyEvents,
     KeyValues,
     RowEvent,
+    RowPeriod,
     is_same_key,
     read_events,
+)
+from replview.store.read.row_history.key_periods import (
+    Cut,
+    UnsureError,
+    period_with_end,
+    periods_of,
 )
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.other_keys import keyed_otherwise, read_other_keys
 from replview.store.read.row_history.replay import Replay
 from replview.store.read.row_history.sought_row import At, Keys, SoughtRow
-from replview.store.read.row_history.spans import KeyPeriod, UnsureError, spans_of
 from replview.store.read.rows import OPEN_END, QueriedSlot, RowStep
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
@@ -36,9 +41,9 @@ _STEPS = f"""
 
 @dataclass(slots=True)
 class TracedRow:
-    """One row: the spans of its keys and all its changes, oldest first."""
+    """One row: the periods of its keys and all its changes, oldest first."""
 
-    spans: list[KeyPeriod] = field(default_factory=list)
+    periods: list[RowPeriod] = field(default_factory=list)
     events: list[RowEvent] = field(default_factory=list)
     #: True when older changes were not read, because its keys have too many changes.
     limited: bool = False
@@ -47,18 +52,18 @@ class TracedRow:
 
     @property
     def begun(self) -> str:
-        """Return how the first span began; empty: the beginning is not recorded."""
-        return self.spans[0].begun if self.spans else ""
+        """Return how the first period began; empty: the beginning is not recorded."""
+        return self.periods[0].begun if self.periods else ""
 
     @property
     def ended(self) -> str:
-        """Return how the last span ended; empty: the row exists."""
-        return self.spans[-1].ended if self.spans else ""
+        """Return how the last period ended; empty: the row exists."""
+        return self.periods[-1].ended if self.periods else ""
 
     @property
     def truncated_at(self) -> At | None:
         """Return the place of the truncation that ended the row."""
-        return self.spans[-1].ended_at if self.spans else None
+        return self.periods[-1].ended_at if self.periods else None
 
 
 class RowFinder(SoughtRow):
@@ -75,23 +80,23 @@ class RowFinder(SoughtRow):
         #: Hash → key.
         self._keys: dict[int, KeyValues] = dict(keys)
         self._known: dict[tuple[int, int], KeyEvents] = {}
-        self._spans: dict[tuple[int, int], list[KeyPeriod]] = {}
+        self._periods: dict[tuple[int, int], list[RowPeriod]] = {}
         self._breaks: Breaks | None = None
         self._breaks_low = OPEN_END
-        self._of_key: list[KeyPeriod] | None = None
+        self._of_key: list[RowPeriod] | None = None
 
     @property
-    def spans(self) -> list[KeyPeriod]:
-        """Return a span for every row that had the key, the newest first."""
+    def periods(self) -> list[RowPeriod]:
+        """Return a period for every row that had the key, the newest first."""
         if self._of_key is None:
-            found = [span for key_hash, _ in self.keys for span in self._spans_of(key_hash)]
-            self._of_key = sorted(found, key=lambda span: span.last_at, reverse=True)
+            found = [period for key_hash, _ in self.keys for period in self._periods_of(key_hash)]
+            self._of_key = sorted(found, key=lambda period: period.last_at, reverse=True)
         return self._of_key
 
     @property
     def limited(self) -> bool:
         """Return whether older rows may have had the key: it has too many changes to read all."""
-        return bool(self.spans) and any(
+        return bool(self.periods) and any(
             self._known[key_hash, OPEN_END].limited for key_hash, _ in self.keys
         )
 
@@ -100,9 +105,9 @@ class RowFinder(SoughtRow):
 
         ``change`` (transaction, seq): the row that this change under the key is of, if it exists.
         """
-        named = (s for s in self.spans if any(event.name == change for event in s.events))
-        span = next(named, self.spans[0] if self.spans else None)
-        return TracedRow() if span is None else self.follow(span)
+        named = (s for s in self.periods if any(event.name == change for event in s.events))
+        period = next(named, self.periods[0] if self.periods else None)
+        return TracedRow() if period is None else self.follow(period)
 
     def before(self, name: tuple[int, int]) -> TracedRow:
         """Return a row up to one of its changes (transaction, seq); empty where it is not found."""
@@ -116,54 +121,56 @@ class RowFinder(SoughtRow):
             return TracedRow()
         self._keys.setdefault(key_hash, dict(zip(version.key_columns, values, strict=True)))
         for below in (OPEN_END, step.lsn + 1):
-            spans = self._spans_of(key_hash, below)
-            named = (s for s in spans if any(event.name == name for event in s.events))
-            if (span := next(named, None)) is not None:
-                row = self._follow_back(span)
+            periods = self._periods_of(key_hash, below)
+            named = (s for s in periods if any(event.name == name for event in s.events))
+            if (period := next(named, None)) is not None:
+                row = self._follow_back(period)
                 index = next(n for n, event in enumerate(row.events) if event.name == name)
                 row.events = row.events[:index]
                 if row.events or not row.limited:
                     return row
         return TracedRow()
 
-    def follow(self, span: KeyPeriod) -> TracedRow:
-        """Return the span's row, back to its first key and on to its last."""
-        row = self._follow_back(span)
+    def follow(self, period: RowPeriod) -> TracedRow:
+        """Return the period's row, back to its first key and on to its last."""
+        row = self._follow_back(period)
         deadline = time.monotonic() + _BUDGET_SECONDS
         while row.ended == "moved" and not row.cut:
             event = row.events[-1]
             assert event.keys is not None
             self._keys.setdefault(event.key_hash, event.keys[0])
-            later = _with_end(self._spans_of(event.key_hash), event)
+            later = period_with_end(self._periods_of(event.key_hash), event)
             row.cut = later is None or time.monotonic() > deadline
             if later is not None:
-                row.spans.append(later)
+                row.periods.append(later)
                 row.events += later.events[1:]
         return row
 
-    def _follow_back(self, span: KeyPeriod) -> TracedRow:
-        """Return the row up to the end of this span."""
+    def _follow_back(self, period: RowPeriod) -> TracedRow:
+        """Return the row up to the end of this period."""
         deadline = time.monotonic() + _BUDGET_SECONDS
-        spans, limited = [span], False
-        while spans[0].begun == "moved" and not limited:
-            event = spans[0].events[0]
+        periods, limited = [period], False
+        while periods[0].begun == "moved" and not limited:
+            event = periods[0].events[0]
             assert event.old_key_hash is not None
             assert event.keys is not None
             self._keys.setdefault(event.old_key_hash, event.keys[1])
-            former = _with_end(self._spans_of(event.old_key_hash), event)
+            former = period_with_end(self._periods_of(event.old_key_hash), event)
             if former is None and self._known[event.old_key_hash, OPEN_END].limited:
-                former = _with_end(self._spans_of(event.old_key_hash, event.at[3] + 1), event)
+                former = period_with_end(
+                    self._periods_of(event.old_key_hash, event.at[3] + 1), event
+                )
             if former is None:
                 break
-            spans.insert(0, former)
+            periods.insert(0, former)
             limited = time.monotonic() > deadline
         # A row in a baseline existed before it.
-        was_there = spans[0].begun in ("", "snapshot")
-        limited = limited or (was_there and self._is_limited(spans[0]))
-        events = list(spans[0].events)
-        for each in spans[1:]:
+        was_there = periods[0].begun in ("", "snapshot")
+        limited = limited or (was_there and self._is_limited(periods[0]))
+        events = list(periods[0].events)
+        for each in periods[1:]:
             events += each.events[1:]
-        return TracedRow(spans, events, limited)
+        return TracedRow(periods, events, limited)
 
     def whole(self, row: TracedRow) -> list[tuple[int, int]]:
         """Return all changes of a row (transaction, seq), oldest first, also those not read yet.
@@ -179,26 +186,26 @@ class RowFinder(SoughtRow):
             names = [event.name for event in row.events] + names
         return names
 
-    def _is_limited(self, span: KeyPeriod) -> bool:
-        """Return whether older changes of the span's key were not read."""
+    def _is_limited(self, period: RowPeriod) -> bool:
+        """Return whether older changes of the period's key were not read."""
         return any(
-            known.limited and known.events[0].transaction_id == span.events[0].transaction_id
+            known.limited and known.events[0].transaction_id == period.events[0].transaction_id
             for (key_hash, _), known in self._known.items()
-            if key_hash == span.key_hash and known.events
+            if key_hash == period.key and known.events
         )
 
-    def _spans_of(self, key_hash: int, below: int = OPEN_END) -> list[KeyPeriod]:
+    def _periods_of(self, key_hash: int, below: int = OPEN_END) -> list[RowPeriod]:
         at = key_hash, below
-        if at not in self._spans:
+        if at not in self._periods:
             cuts = self._truncations if self.is_serial else None
             try:
                 self._read(key_hash, below, cuts)
             except UnsureError:
                 self._read(key_hash, below, None)
-            for span in self._spans[at]:
-                if not span.ended and span.relation_id != self.table.relation.pk:
-                    span.ended = "table"
-        return self._spans[at]
+            for period in self._periods[at]:
+                if not period.ended and period.relation_id != self.table.relation.pk:
+                    period.ended = "table"
+        return self._periods[at]
 
     def _read(self, key_hash: int, below: int, cuts: Cuts | None) -> None:
         key, at = self._keys.get(key_hash, {}), (key_hash, below)
@@ -207,7 +214,7 @@ class RowFinder(SoughtRow):
             self._versions_of(key),
         )  # fmt: skip
         truncations = self._truncations(known.events)
-        self._spans[at] = spans_of(key_hash, key, known.events, truncations, self._tell)
+        self._periods[at] = periods_of(key_hash, known.events, truncations, self._tell)
 
     def _versions_of(self, key: KeyValues) -> list[int] | None:
         """Return the versions in which rows had a key of these columns; None: all."""
@@ -291,17 +298,17 @@ class RowFinder(SoughtRow):
         steps = [step_of(row, self.session.visibility) for row in found]
         return sorted(steps, key=self.at)
 
-    def _tell(self, spans: Sequence[KeyPeriod], event: RowEvent) -> KeyPeriod | None:
+    def _tell(self, periods: Sequence[RowPeriod], event: RowEvent) -> RowPeriod | None:
         """Return which of the rows under one key a change is of: the one with the old row's values.
 
         Several have one key only under a deferrable constraint, which is no replica identity: the
         whole old row is sent then.
         """
-        names = [event.name, *(span.events[-1].name for span in spans)]
+        names = [event.name, *(period.events[-1].name for period in periods)]
         steps = {(step.transaction_id, step.seq): step for step in self.steps_named(names)}
         change = steps.get(event.name)
         if change is None or change.old_kind != "O":
-            return spans[0] if len(spans) == 1 else None
+            return periods[0] if len(periods) == 1 else None
         old = change.old or {}
         # A value from before an ALTER TABLE says nothing about the row after it.
         lasts = [steps.get(name) for name in names[1:]]
@@ -315,7 +322,7 @@ class RowFinder(SoughtRow):
         # Among rows that are alike in everything, choose the oldest one that has surely not changed
         # since: the same row may have had the key before, and have lost it unseen.
         if len(fitting) == 1 or (fitting and all(is_whole for _, _, is_whole in fitting)):
-            return spans[min(fitting)[1]]
+            return periods[min(fitting)[1]]
         return None
 
     def _may_have_changed(self, last: RowStep | None, change: RowStep) -> bool:
@@ -324,9 +331,3 @@ class RowFinder(SoughtRow):
             return True
         between = last.relation_id, last.incarnation_id, last.place, change.place
         return bool(self.breaks(()).unseen_between(*between, exists=True))
-
-
-def _with_end(spans: Sequence[KeyPeriod], event: RowEvent) -> KeyPeriod | None:
-    """Return the span that begins or ends with a change."""
-    ends = (s for s in spans if event.name in (s.events[0].name, s.events[-1].name))
-    return next(ends, None)

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 from replview.store.read.changes.values import same_value
 from replview.store.read.row_history.breaks import Lapse
-from replview.store.read.row_history.events import RowEvent, change_name
+from replview.store.read.row_history.events import RowEvent, RowPeriod, change_name
 from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import LAST, HistoryEntry, KnownRow
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import IncarnationFacts
-from replview.store.read.row_history.spans import KeyPeriod
 from replview.store.read.rows import QueriedSlot, RowStep
 from replview.store.read.session import ReadSession
 from replview.text.problem import CodedProblem
@@ -32,7 +31,7 @@ def _row_before(finder: RowFinder, cursor: str) -> TracedRow:
     if name is None:
         raise CursorProblem("not understood as a cursor", "give it back as it came")
     row = finder.before(name)
-    if not row.spans:
+    if not row.periods:
         raise CursorProblem("the change that the cursor names is not there any more")
     return row
 
@@ -75,10 +74,10 @@ class RowHistory:
     searched_back_to: dt.datetime | None = None
 
     @property
-    def others(self) -> list[KeyPeriod]:
-        """Return the spans of other rows that had the key, the newest first."""
-        mine = {event.name for span in self.row.spans for event in span.events}
-        return [span for span in self.finder.spans if span.events[-1].name not in mine]
+    def others(self) -> list[RowPeriod]:
+        """Return the periods of other rows that had the key, the newest first."""
+        mine = {event.name for period in self.row.periods for event in period.events}
+        return [period for period in self.finder.periods if period.events[-1].name not in mine]
 
 
 def row_history(
