@@ -26,7 +26,6 @@ from replview.features.erasure import rows as erased_rows
 from replview.features.erasure import run as erasing_act
 from replview.features.erasure.queue import Unerasable, read_erasure_request
 from replview.features.erasure.rows import FoundChange
-from replview.features.erasure.trails import TrailPosition
 from replview.features.exports.request import read_export_request
 from replview.parquet import reading
 from replview.parquet.archive.reading import ArchivedIncarnation
@@ -52,6 +51,7 @@ from replview.store.models import (
     Transaction,
 )
 from replview.store.read.row_history.history import row_history
+from replview.store.read.row_history.trails import TrailPosition
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused

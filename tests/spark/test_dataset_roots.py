@@ -10,7 +10,7 @@ import pytest
 
 from replview.parquet import reading
 from replview.parquet.archive.reading import ArchivedIncarnation
-from replview.parquet.erasure.finding import FileErasure, FileKeySpan
+from replview.parquet.erasure.finding import FileErasure
 from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import Slice
 from replview.parquet.writing.datasets import newly_opened
@@ -25,6 +25,7 @@ from replview.spark.history.snapshots import as_of, schema_versions
 from replview.spark.sessions import SparkProblem
 from replview.spark.snippets import snippets
 from replview.store.models import Relation
+from replview.store.read.row_history.trails import KeySpan, key_of
 from replview.store.retention.archive import SliceCounts, counts_of, difference
 from tests.spark.exporting import archived
 
@@ -144,7 +145,7 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
     assert one.document["changes"] == sum(each.document["changes"] for each in manifests)
 
     # Erased from all of them.
-    span = FileKeySpan({"id": "1"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))
+    span = KeySpan(key_of({"id": "1"}))
     wanted = FileErasure(
         erasure=1, day="2026-11-22", homes=[(whole.source, whole.slot)], tables={oid: [span]}
     )

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from replview.parquet.erasure.finding import FileErasure, FileKeySpan
+from replview.parquet.erasure.finding import FileErasure
 from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import TableVersion
 from replview.spark.history.activity import (
@@ -19,6 +19,7 @@ from replview.spark.history.reach import HistoryRange
 from replview.spark.history.results import without_masked
 from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 from replview.spark.sessions import SparkProblem
+from replview.store.read.row_history.trails import KeySpan, key_of
 from tests.support.written_history import BEGAN, OID, V1, History, column
 
 pytestmark = pytest.mark.slow
@@ -212,7 +213,7 @@ def test_an_erased_row_breaks_no_job_and_no_other_row(history, engine, tmp_path)
     history.write()
     wanted = FileErasure(
         erasure=1, day="2026-11-22", homes=[("source", "slot")],
-        tables={OID: [FileKeySpan({"id": "2"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))]},
+        tables={OID: [KeySpan(key_of({"id": "2"}))]},
     )  # fmt: skip
     assert ErasureRoot.of(str(tmp_path), wanted).erase().rows == 2
     dataset = Dataset.find(str(tmp_path), "public.t")

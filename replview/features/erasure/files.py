@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
 from replview.features.erasure.rows import ErasedTable, key_in
-from replview.features.erasure.trails import Key, Touch, TrailPosition, touch_of
 from replview.store.models import ArchiveMark, Erasure, Export, Relation, Slot, SlotEvent
+from replview.store.read.row_history.trails import Key, Touch, TrailPosition, touch_of
 from replview.store.retention import archive
 from replview.targets.policy import read_policy
 

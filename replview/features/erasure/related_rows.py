@@ -15,10 +15,10 @@ from django.db.models.functions import Now
 from replview.access.withheld import is_erased_text
 from replview.features.erasure import actor as erased_actor
 from replview.features.erasure.rows import FoundChange
-from replview.features.erasure.trails import Key
 from replview.store.django_session import rows
 from replview.store.models import Export, HistoryJob, Quarantine, SavedFilter, Slot, SlotPeek
 from replview.store.read.row_history.keys import KeyProblem, parse_key
+from replview.store.read.row_history.trails import Key
 from replview.targets.policy import read_policy
 
 #: Least number of characters of a text that is searched for inside others.

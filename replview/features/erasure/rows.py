@@ -11,7 +11,6 @@ replaced by one that no key leads to, equal for all changes of a key.
 import datetime as dt
 import hashlib
 import hmac
-from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,10 +21,18 @@ from django.db import connection, transaction
 
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
-from replview.features.erasure.trails import Key, KeySpan, Touch, TrailPosition, key_of, touch_of
 from replview.store.django_session import rows
 from replview.store.read.days import day_of
 from replview.store.read.row_history.keys import TableRows
+from replview.store.read.row_history.shapes import key_values
+from replview.store.read.row_history.trails import (
+    Key,
+    KeySpan,
+    Touch,
+    TrailPosition,
+    key_of,
+    touch_of,
+)
 from replview.store.read.rows import NOT_ABORTED, OPEN_END
 from replview.store.read.seen import withheld_reason
 from replview.store.read.visibility import MASKED
@@ -239,11 +246,9 @@ def belongs(found: FoundChange, spans: Mapping[Key, Sequence[KeySpan]]) -> bool:
 
 def key_in(names: Iterable[str], *images: Mapping[str, Any] | None) -> Key | None:
     """Return the key's values, each from the first image that has it; None if one is missing."""
-    known: Mapping[str, Any] = ChainMap(*filter(None, images))  # type: ignore[arg-type]
-    values = {name: known.get(name, ...) for name in names}
-    if not all(value is None or isinstance(value, str) for value in values.values()):
-        return None
-    return key_of(values) if values else None
+    names = list(names)
+    values = key_values(names, *images)
+    return None if values is None else key_of(dict(zip(names, values, strict=True)))
 
 
 # An empty image stays empty.

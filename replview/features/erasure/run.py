@@ -32,11 +32,11 @@ from replview.features.erasure.rows import (
     FoundChange,
     erased_mark,
 )
-from replview.features.erasure.trails import Key, KeySpan, key_of, spans_of
 from replview.store.connecting import connect_store
 from replview.store.django_session import rows
 from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
 from replview.store.read.row_history.keys import TableRows, tables_named
+from replview.store.read.row_history.trails import Key, KeySpan, key_of, spans_of
 from replview.text.formats import plural
 from replview.text.parsing import table_text
 
@@ -307,17 +307,17 @@ class Act:
 
     def wanted(self) -> "FileErasure":
         """Return the erasure in the form that files need."""
-        from replview.parquet.erasure.finding import FileErasure, FileKeySpan
+        from replview.parquet.erasure.finding import FileErasure
 
         oids = dict(Relation.objects.filter(slot=self.slot).values_list("pk", "oid"))
-        tables: dict[int, list[FileKeySpan]] = {}
+        tables: dict[int, list[KeySpan]] = {}
         names: dict[int, list[str]] = {}
         places: dict[int, set[Any]] = {}
         for name, table in self.tables.items():
             # Files contain no aborted transactions.
-            spans = [s.to_json() for s in self.spans[name] if s.transaction_id is None]
+            spans = [span for span in self.spans[name] if span.transaction_id is None]
             for relation in table.table.relation_ids:
-                tables.setdefault(oids[relation], []).extend(map(FileKeySpan.from_json, spans))
+                tables.setdefault(oids[relation], []).extend(spans)
                 shapes = table.table.shapes.versions.values()
                 mine = [v for v in shapes if v.relation_id == relation]
                 called = [table_text(v.schema, v.table) for v in mine]

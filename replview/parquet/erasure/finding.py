@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -13,39 +13,13 @@ from replview.parquet.archive import changes
 from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
+from replview.store.read.row_history.trails import Key, KeySpan, TrailPosition
 
-#: A change's place: incarnation, LSN, seq, commit LSN.
-FilePosition = tuple[int, int, int, int]
 #: A change within its file: commit LSN, xid, seq.
 Within = tuple[int | None, int | None, int]
 #: A change in any file: incarnation, commit LSN, xid, seq.
 FilePlace = tuple[int, int | None, int | None, int]
-#: A row's key: its columns and their texts, by name.
-FileKey = tuple[tuple[str, str | None], ...]
 _PLACE = ["_commit_version", "_xid", "_seq", "_lsn", "_change_type"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileKeySpan:
-    """A key, and the places between which, both included, it was the row's."""
-
-    key: Mapping[str, str | None]
-    since: FilePosition
-    until: FilePosition
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read a span from the document that ``features.erasure.trails`` writes."""
-        return cls(dict(document["key"]), tuple(document["since"]), tuple(document["until"]))
-
-    def holds(self, place: FilePosition, *, snapshot: bool) -> bool:
-        """Return whether a change under the key is the row's.
-
-        A baseline's row is compared by its position and commit LSN only.
-        """
-        if snapshot:
-            return self.since[::3] <= place[:2] <= self.until[::3]
-        return self.since[:3] <= place[:3] <= self.until[:3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +33,7 @@ class FileErasure:
     #: Names that source and slot have had, as in folders: a source can be renamed.
     homes: Sequence[tuple[str, str]]
     #: A table's oids on its source → the spans of its rows.
-    tables: Mapping[int, Sequence[FileKeySpan]]
+    tables: Mapping[int, Sequence[KeySpan]]
     #: A table's oid → every name it had, as SQL writes it: a slice that is not whole has only the
     #: names of its tables.
     names: Mapping[int, Sequence[str]] = field(default_factory=dict)
@@ -90,17 +64,18 @@ class TableFile:
     #: The number of the slot's incarnation.
     incarnation: int
 
-    def changes_within(self, spans: Sequence[FileKeySpan]) -> set[Within]:
+    def changes_within(self, spans: Sequence[KeySpan]) -> set[Within]:
         """Return the changes with a row, before or after, that belongs to one of the spans."""
-        of_key: dict[FileKey, list[FileKeySpan]] = {}
+        of_key: dict[Key, list[KeySpan]] = {}
         for span in spans:
-            of_key.setdefault(key_of(span.key), []).append(span)
+            of_key.setdefault(span.key, []).append(span)
         found = set[Within]()
         for row, key in _matching(self.target.dataset(self.path), list(of_key)):
             version, xid, seq = within = _within(row)
-            snapshot = row["_change_type"] == "insert" and xid is None
-            place: FilePosition = (self.incarnation, changes.lsn_of(row["_lsn"]), seq, version or 0)
-            if any(span.holds(place, snapshot=snapshot) for span in of_key[key]):
+            op = "S" if row["_change_type"] == "insert" and xid is None else ""
+            lsn = changes.lsn_of(row["_lsn"])
+            place = TrailPosition(self.incarnation, lsn, seq, version or 0)
+            if any(span.holds(place, op) for span in of_key[key]):
                 found.add(within)
         return found
 
@@ -134,7 +109,7 @@ class TableFile:
         return sum(seq not in recorded for seq in masked.values())
 
     def changes_under(
-        self, keys: Sequence[FileKey], shapes: changes.ArchivedShapes
+        self, keys: Sequence[Key], shapes: changes.ArchivedShapes
     ) -> list[changes.ArchivedChange]:
         """Return every change with a row under one of the keys, with the values of both rows."""
         dataset = self.target.dataset(self.path)
@@ -156,11 +131,6 @@ def _within(row: Mapping[str, Any]) -> Within:
     return row["_commit_version"], row["_xid"], row["_seq"]
 
 
-def key_of(values: Mapping[str, str | None]) -> FileKey:
-    """Return a key with its columns sorted by name."""
-    return tuple(sorted(values.items()))
-
-
 def at_places(places: set[Within]) -> pc.Expression:
     """Return a filter for rows that may be of these changes: a superset."""
     lsns = pa.array(sorted({p[0] for p in places if p[0] is not None}), pa.int64())
@@ -171,18 +141,18 @@ def at_places(places: set[Within]) -> pc.Expression:
 
 
 def _matching(
-    dataset: pads.FileSystemDataset, keys: Sequence[FileKey]
-) -> Iterator[tuple[dict[str, Any], FileKey]]:
+    dataset: pads.FileSystemDataset, keys: Sequence[Key]
+) -> Iterator[tuple[dict[str, Any], Key]]:
     """Yield the places of rows with one of the keys, and the key, whatever the shape's own key."""
     names = changes.file_columns(dataset.schema)
-    by_columns: dict[tuple[str, ...], list[FileKey]] = {}
+    by_columns: dict[tuple[str, ...], list[Key]] = {}
     for key in keys:
         by_columns.setdefault(tuple(name for name, _ in key), []).append(key)
     for columns, mine in by_columns.items():
         if any(column not in names for column in columns):
             continue
         files = [names[column] for column in columns]
-        plain: dict[tuple[Any, ...], FileKey] = {}
+        plain: dict[tuple[Any, ...], Key] = {}
         for key in mine:
             values = _values(dataset.schema, files, key)
             if values is None:
@@ -203,7 +173,7 @@ def _matching(
                 yield row, matched
 
 
-def _values(schema: pa.Schema, files: Sequence[str], key: FileKey) -> tuple[Any, ...] | None:
+def _values(schema: pa.Schema, files: Sequence[str], key: Key) -> tuple[Any, ...] | None:
     """Return the key's values in the columns' types; None where one does not fit, or is NULL."""
     values = []
     for name, (_, text) in zip(files, key, strict=True):
@@ -218,8 +188,8 @@ def _values(schema: pa.Schema, files: Sequence[str], key: FileKey) -> tuple[Any,
 
 
 def _odd(
-    dataset: pads.FileSystemDataset, files: Sequence[str], key: FileKey
-) -> Iterator[tuple[dict[str, Any], FileKey]]:
+    dataset: pads.FileSystemDataset, files: Sequence[str], key: Key
+) -> Iterator[tuple[dict[str, Any], Key]]:
     """Yield the rows with a key that no filter can express, by a look at every row."""
     with raising_problems():
         wanted = [*_PLACE, "_pg_raw", "_not_sent", *files]

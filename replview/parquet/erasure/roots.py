@@ -19,8 +19,6 @@ from replview.parquet.archive.changes import ArchivedChange, ArchivedShapes
 from replview.parquet.archive.compacting import settle
 from replview.parquet.erasure.finding import (
     FileErasure,
-    FileKey,
-    FileKeySpan,
     FilePlace,
     TableFile,
     Within,
@@ -32,6 +30,7 @@ from replview.parquet.writing.layout import EVENTS, SCHEMA, TRANSACTIONS, encode
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 from replview.store.read.mask_rules import table_readings
+from replview.store.read.row_history.trails import Key, KeySpan
 from replview.text.parsing import name_parts, whole_number
 
 
@@ -53,7 +52,7 @@ class _TableToErase:
     """A dataset of a table with rows that are erased."""
 
     shapes: ArchivedShapes
-    spans: Sequence[FileKeySpan]
+    spans: Sequence[KeySpan]
     files: Sequence[TableFile]
     #: See ``FileErasure.places``; None: no row of the table.
     places: Collection[FilePlace] | None
@@ -61,7 +60,7 @@ class _TableToErase:
     @property
     def key_names(self) -> set[str]:
         """Return the columns of the spans' keys."""
-        return {name for span in self.spans for name in span.key}
+        return {name for span in self.spans for name, _ in span.key}
 
     def changes_in(self, file: TableFile) -> set[Within]:
         """Return the file's changes that are erased."""
@@ -81,7 +80,7 @@ class ErasureRoot:
         return cls(Target.of(url), wanted)
 
     def changes_under(
-        self, oids: Sequence[int], keys: Sequence[FileKey]
+        self, oids: Sequence[int], keys: Sequence[Key]
     ) -> Iterator[tuple[int, ArchivedChange]]:
         """Yield every change with a row under one of a table's keys: ``(incarnation, change)``."""
         for incarnation, folder in self._incarnations():

@@ -13,12 +13,12 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replview.features.erasure.trails import KeySpan, Touch, TrailPosition, spans_of, touch_of
 from replview.store.read.row_history.breaks import Breaks, TableTruncation
 from replview.store.read.row_history.events import RowEvent
 from replview.store.read.row_history.key_periods import KeyPeriod, period_with_end, periods_of
 from replview.store.read.row_history.replay import Replay
 from replview.store.read.row_history.shapes import Shapes, Version
+from replview.store.read.row_history.trails import KeySpan, Touch, TrailPosition, spans_of, touch_of
 from replview.store.read.rows import RowStep, signed_hash
 
 KEYS = ("a", "b", "c")

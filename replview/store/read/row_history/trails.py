@@ -5,7 +5,7 @@ key, that key is followed too, but only while it belonged to this row: in the pe
 history says. An aborted change ends nothing, and its moves are followed within its own transaction
 only.
 
-The functions are pure: the store and the files both supply changes as ``Touch``.
+The functions are pure: an erasure brings the changes of the store and of files as ``Touch``.
 """
 
 import datetime as dt
