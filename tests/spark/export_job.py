@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import psycopg
 import pytest
 
 from replview.parquet import reading
+from replview.runtime.failpoints import Point
 from replview.store.write.partitions import ensure_partitions
+from tests.support.failpoints import environment
 from tests.support.history_rows import History, insert
 
 ROWS = 150_000
@@ -44,14 +47,17 @@ def job(store_dsn, tmp_path):
     started = []
 
     def start(
-        target: Path | str, spark: str | None = None, **options: Any
+        target: Path | str,
+        spark: str | None = None,
+        points: Mapping[Point, str] = {},
+        **options: Any,
     ) -> subprocess.Popen[bytes]:
         asked = {"slice": part.to_json(), "target": str(target), "dsn_env": "STORE"}
         path = tmp_path / "job.json"
         path.write_bytes(orjson.dumps({**asked, "spark": spark}))
         process = subprocess.Popen(
             [sys.executable, "-m", "replview.spark.export_job", path],
-            env={**os.environ, "STORE": store_dsn},
+            env={**os.environ, "STORE": store_dsn, **environment(points)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             **options,

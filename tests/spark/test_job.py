@@ -1,42 +1,53 @@
 """An export in a process of its own: its lines, its end by signals, and no secret anywhere."""
 
-import contextlib
 import resource
 import signal
-import time
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
-import orjson
 import pytest
 
+from replview.runtime.failpoints import Point
 from tests.spark.export_job import ROWS, ended
 from tests.spark.export_job import job as job
 from tests.support.digests import digests
+from tests.support.failpoints import pause
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
 
-def wait_for_half(root: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not any(path.stat().st_size for path in root.rglob("_writing-*.parquet-*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+@pytest.fixture
+def paused_job(job, tmp_path) -> Callable[[Path], subprocess.Popen[bytes]]:
+    """Return a function that starts a job and waits until it pauses in the middle of a file.
+
+    The job goes on when ``tmp_path / "reached"`` is deleted.
+    """
+    reached = tmp_path / "reached"
+
+    def start(root: Path) -> subprocess.Popen[bytes]:
+        reached.unlink(missing_ok=True)
+        process: subprocess.Popen[bytes] = job(root, points={Point.IN_EXPORT_FILE: pause(reached)})
+        wait_for(reached.exists)
+        assert list(root.rglob("_writing-*.parquet-*"))
+        return process
+
+    return start
 
 
-def test_it_survives_a_kill_and_is_cancelled_cleanly(job, store_dsn, tmp_path) -> None:
+def test_it_survives_a_kill_and_is_cancelled_cleanly(job, paused_job, store_dsn, tmp_path) -> None:
     root = tmp_path / "out"
-    process = job(root)
-    with contextlib.suppress(FileNotFoundError):
-        wait_for_half(root)
+    process = paused_job(root)
     process.kill()
     process.communicate()
     assert not list(root.rglob("_SUCCESS"))
 
-    process = job(root)
-    assert process.stdout is not None
-    assert orjson.loads(process.stdout.readline())["event"] == "progress"
+    process = paused_job(root)
     process.send_signal(signal.SIGTERM)
+    (tmp_path / "reached").unlink()
     status, lines = ended(process, store_dsn)
+    assert [line["event"] for line in lines[:1]] == ["progress"]
     assert (status, lines[-1:]) == (3, [{"event": "cancelled"}])
     assert [path for path in root.rglob("*") if path.is_file()] == []
 
