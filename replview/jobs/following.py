@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.db import OperationalError, connection
 
 from replview.jobs.rows import JobRows
@@ -41,6 +42,11 @@ class After(enum.Enum):
 def worker() -> str:
     """Return the name of this process in the rows of its jobs."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def scratch_folder() -> Path:
+    """Return the folder below which each job's process has one for its temporary files."""
+    return Path(settings.DATA_DIR) / "job-scratch"
 
 
 def follow(

@@ -6,6 +6,7 @@ other's answers.
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from replview.spark.scratch import make_scratch, temporary_files_in
 
 #: Seconds that a job has to end after SIGTERM.
 _PATIENCE_SECONDS = 10.0
@@ -33,6 +36,8 @@ class JobProcess:
 
     process: subprocess.Popen[bytes]
     log: Path
+    #: The folder of the job's temporary files, which ``end`` deletes.
+    scratch: Path
 
     @classmethod
     def start(
@@ -40,22 +45,26 @@ class JobProcess:
         arguments: Sequence[str],
         *,
         log: Path,
+        scratch: Path,
         module: str = "replview.spark",
         environment: Mapping[str, str] | None = None,
         output: int | IO[bytes] | None = subprocess.PIPE,
     ) -> "JobProcess":
         """Start a job. ``output`` receives its results: a pipe, a file, or None for our own output.
 
-        Raises ``OSError``.
+        The job's folder for temporary files is made below ``scratch``. Raises ``OSError``.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
         kept = {key: value for key, value in os.environ.items() if key not in KEPT_BACK}
         # Make this package importable, whatever folder the job runs in.
         ours = str(Path(__file__).parent.parent.parent)
         path = os.pathsep.join(filter(None, (ours, kept.get("PYTHONPATH"))))
-        variables = {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})}
-        # Append, so that the log of earlier runs stays readable.
-        with log.open("ab") as errors:
+        folder, lock = make_scratch(scratch)
+        variables = {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1",
+                     **temporary_files_in(folder), **(environment or {})}  # fmt: skip
+        # Append, so that the log of earlier runs stays readable. Close the lock here, so that it
+        # ends with the job.
+        with log.open("ab") as errors, lock:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 env=variables,
@@ -63,8 +72,9 @@ class JobProcess:
                 stdout=output,
                 stderr=errors,
                 start_new_session=True,
+                pass_fds=[lock.fileno()],
             )
-        return cls(process, log)
+        return cls(process, log, folder)
 
     def wait(self, seconds: float | None = None) -> int | None:
         """Return the exit status (negative: a signal); None if it still runs after ``seconds``."""
@@ -76,7 +86,7 @@ class JobProcess:
     def end(self, *, at_once: bool = False) -> None:
         """Stop the job, and kill it if it does not end in time, or ``at_once``.
 
-        What it left behind (a JVM, its workers) is killed too.
+        Kill its children too (a JVM, its workers), and delete their temporary files.
         """
         if self.process.poll() is None:
             if not at_once:
@@ -85,6 +95,7 @@ class JobProcess:
                 self._signal(signal.SIGKILL)
                 self.process.wait()
         self._signal(signal.SIGKILL)
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
     def problem(self) -> str:
         """Return the problem that the job reported, else the last line of its log."""

@@ -161,7 +161,8 @@ def test_a_process_is_ended_with_what_it_started(tmp_path) -> None:
         "time.sleep(60)\n"
     )
     log = tmp_path / "logs" / "one.log"
-    job = JobProcess.start([], log=log, module="sleeper", environment={"PYTHONPATH": str(tmp_path)})
+    job = JobProcess.start([], log=log, scratch=tmp_path / "scratch", module="sleeper",
+                           environment={"PYTHONPATH": str(tmp_path)})  # fmt: skip
     child = int(job.process.stdout.readline())
     assert job.wait(0) is None
     until = time.monotonic() + 10

@@ -293,17 +293,18 @@ def test_a_signal_ends_a_question_and_its_files_go_along(tmp_path, seconds) -> N
     [file] = (tmp_path / "root").glob("*/*/public.t/*/*.parquet")
     for number in range(1, 60):
         shutil.copy(file, file.with_name(f"part-{number}.zstd.parquet"))
-    (tmp_path / "scratch").mkdir()
     job = JobProcess.start(
         ["row-versions", f"--root={tmp_path / 'root'}", "--table=t"], log=tmp_path / "log",
-        environment={"TMPDIR": str(tmp_path / "scratch")}, output=subprocess.DEVNULL,
+        scratch=tmp_path / "scratch", output=subprocess.DEVNULL,
     )  # fmt: skip
     until = time.monotonic() + 60
-    while not [*(tmp_path / "scratch").glob("replview-history-*")]:
+    while not [*job.scratch.glob("replview-history-*")]:
         assert time.monotonic() < until
         time.sleep(0.02)
     time.sleep(seconds)
     job.process.terminate()
     assert job.wait(60) == 143
+    assert [path.name for path in job.scratch.iterdir()] == ["lock"]
+    job.end()
     assert not [*(tmp_path / "scratch").iterdir()]
     assert "1200000 rows are read" in (tmp_path / "log").read_text()

@@ -104,7 +104,7 @@ def test_as_of_on_the_page_is_what_the_table_held(asked, client, tmp_path, monke
     begun()
     row = ended()
     assert (row.state, row.problem_cause, row.attempts) == ("done", "", 1)
-    assert not [*(tmp_path / "history-scratch").iterdir()]
+    assert not [*(tmp_path / "job-scratch").iterdir()]
     files = ds.dataset(row.output, format="parquet").to_table(columns=["id", "status"])
     assert sorted((one["id"], one["status"]) for one in files.to_pylist()) == live
     page = client.get(f"/history/{row.pk}/").content.decode()

@@ -4,7 +4,6 @@ A run that is killed cannot stop its servers. The next run does: a run holds a l
 as long as it lives, so a folder without a holder belongs to a run that is dead.
 """
 
-import fcntl
 import os
 import shutil
 import signal
@@ -14,14 +13,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+import pytest
 
 from replview.runtime.servers.postmaster import postmaster_pid
 from replview.runtime.servers.server_user import REACHABLE_PLACE
+from replview.spark.scratch import lock, temporary_files_in, without_lock
 
 #: The variable that names the folder; every process that a run starts inherits it.
 RUN_FOLDER = "REPLVIEW_TEST_RUN"
 _PREFIX = "replview-run-"
-_LOCK = "lock"
 #: Seconds that a process has to end before it is killed.
 _END_SECONDS = 5
 
@@ -39,30 +39,20 @@ def run_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     # The servers' own user passes through.
     folder.chmod(0o711)
-    # Nobody may find the lock before this run holds it.
-    with open(folder / f"{_LOCK}.new", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        os.rename(lock.name, folder / _LOCK)
-        before = os.environ.get("TMPDIR")
-        os.environ |= {RUN_FOLDER: str(folder), "TMPDIR": str(folder)}
-        tempfile.tempdir = None
+    with lock(folder), pytest.MonkeyPatch.context() as patch:
+        for name, value in {RUN_FOLDER: str(folder), **temporary_files_in(folder)}.items():
+            patch.setenv(name, value)
+        patch.setattr(tempfile, "tempdir", None)
         try:
             yield folder
         finally:
             _remove(folder)
-            del os.environ[RUN_FOLDER], os.environ["TMPDIR"]
-            if before is not None:
-                os.environ["TMPDIR"] = before
-            tempfile.tempdir = None
 
 
 def remove_dead_runs(temporary: Path) -> None:
     """Stop the servers and remove the folders of runs that ended without doing so."""
-    for folder in temporary.glob(f"{_PREFIX}*"):
-        unless_alive = suppress(FileNotFoundError, BlockingIOError, PermissionError)
-        with unless_alive, open(folder / _LOCK) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(folder)
+    for folder in without_lock(temporary.glob(f"{_PREFIX}*")):
+        _remove(folder)
 
 
 def _remove(folder: Path) -> None:

@@ -15,6 +15,7 @@ import orjson
 from django.conf import settings
 
 from replview.jobs.exports import abandoned
+from replview.jobs.following import scratch_folder
 from replview.jobs.running import JobKind, register
 from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
@@ -148,8 +149,9 @@ def run_process(
     output.unlink(missing_ok=True)
     with output.open("wb") as results:
         process = JobProcess.start(
-            [str(order)], log=log_path(), module=module, environment=environment, output=results
-        )
+            [str(order)], log=log_path(), scratch=scratch_folder(), module=module,
+            environment=environment, output=results,
+        )  # fmt: skip
     try:
         while (status := process.wait(_POLL_SECONDS)) is None and not stop.is_set():
             pass

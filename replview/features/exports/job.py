@@ -17,7 +17,7 @@ import orjson
 from django.conf import settings
 
 from replview.jobs.exports import abandoned, give_back_lost, rows
-from replview.jobs.following import After, end_leftover, follow, silent_end, worker
+from replview.jobs.following import After, end_leftover, follow, scratch_folder, silent_end, worker
 from replview.live.publisher import publisher
 from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
@@ -65,8 +65,10 @@ class ExportProcess:
                  "spark": row.spark or None, "keep": False, "take_back": take_back,
                  "abandoned": [export.slice for export in _end_abandoned(row)]}  # fmt: skip
         self._order.write_bytes(orjson.dumps(order))
-        self._job = JobProcess.start([str(self._order)], log=self.log_path, module=_MODULE,
-                                     environment={_STORE_VARIABLE: store_conninfo()})  # fmt: skip
+        self._job = JobProcess.start(
+            [str(self._order)], log=self.log_path, scratch=scratch_folder(), module=_MODULE,
+            environment={_STORE_VARIABLE: store_conninfo()},
+        )  # fmt: skip
         #: The last line of progress.
         self.progress: Mapping[str, Any] = {}
         #: The last line of output.

@@ -17,7 +17,7 @@ import orjson
 from django.conf import settings
 
 from replview.access.withheld import masked_for
-from replview.jobs.following import After, end_leftover, follow, silent_end, worker
+from replview.jobs.following import After, end_leftover, follow, scratch_folder, silent_end, worker
 from replview.jobs.rows import JobRows
 from replview.spark.processes import JobProcess
 from replview.store.models import Export, HistoryJob
@@ -55,15 +55,12 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
         end_leftover(row, f"--output={row.output}\0")
         shutil.rmtree(row.output, ignore_errors=True)
     results_path = log_folder() / f"history-{row.pk}.out"
-    # A folder for data that the job does not keep in memory. A killed run may have left one.
-    scratch = Path(settings.DATA_DIR) / "history-scratch" / str(row.pk)
-    shutil.rmtree(scratch, ignore_errors=True)
     try:
         _check_root(row)
         # Each attempt has a folder of its own, to which nothing else has written.
         folder = read_policy().root.resolve() / "history-jobs"
         output = folder / f"{row.pk}-{row.job}-{row.attempts}"
-        job = _start(row, output, results_path, scratch)
+        job = _start(row, output, results_path)
     except Refused as refused:
         rows.fail(row, refused.cause, refused.remedy)
         return
@@ -85,7 +82,6 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
         if not kept:
             shutil.rmtree(output, ignore_errors=True)
         results_path.unlink(missing_ok=True)
-        shutil.rmtree(scratch, ignore_errors=True)
     if after is After.STOPPED:
         rows.give_back(row)
 
@@ -116,14 +112,14 @@ def arguments(row: HistoryJob, output: Path) -> list[str]:
     return [*argv, f"--output={output}", f"--limit={ROWS_KEPT}", "--json", f"--spark={spark}"]
 
 
-def _start(row: HistoryJob, output: Path, results_path: Path, scratch: Path) -> JobProcess:
+def _start(row: HistoryJob, output: Path, results_path: Path) -> JobProcess:
     log_folder().mkdir(parents=True, exist_ok=True)
-    scratch.mkdir(parents=True)
     with results_path.open("wb") as results:
         # The job reads only files; it does not get the store's address.
-        environment = {"REPLVIEW_STORE_URL": "", "TMPDIR": str(scratch)}
-        return JobProcess.start(arguments(row, output), log=results_path.with_suffix(".log"),
-                                environment=environment, output=results)  # fmt: skip
+        return JobProcess.start(
+            arguments(row, output), log=results_path.with_suffix(".log"), scratch=scratch_folder(),
+            environment={"REPLVIEW_STORE_URL": ""}, output=results,
+        )  # fmt: skip
 
 
 class _EngineReader:

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from replview.jobs.following import scratch_folder
 from replview.management.instance import PlainCommand
 from replview.spark.__main__ import GAP, NOTHING_NEW, WRONG_USE
 from replview.spark.processes import JobProcess
@@ -56,7 +57,9 @@ class Command(PlainCommand):
             # The job ``archive`` reads this instance's store.
             store = {"REPLVIEW_STORE_URL": store_conninfo()} if settings.STORE_URL else {}
             environment = store if arguments[0] == "archive" else {}
-            job = JobProcess.start(arguments, log=log, output=None, environment=environment)
+            job = JobProcess.start(
+                arguments, log=log, scratch=scratch_folder(), output=None, environment=environment
+            )
         except (OSError, ValueError) as error:
             raise CommandError(f"the job cannot be started: {error}") from None
         try:
