@@ -1,4 +1,9 @@
-"""The filters of the in-flight page, which are all in its address."""
+"""The filters of the in-flight page, which are all in its address.
+
+None of them is a field of ``TransactionFilter``. A state also finds transactions that have ended
+and were in it; an age is the time in the present state; a text is searched in gid, xid and table
+names alone, not in values, because the page is read again about once a second.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
