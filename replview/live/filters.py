@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Self
 
 from replview.live.summaries import Summary
+from replview.store.read.history import OPEN_STATES
 from replview.store.read.transactions.field_matches import Candidate
 from replview.store.read.transactions.fields import FIELDS
-from replview.store.read.transactions.filter_values import OPEN_STATES
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 
 _PARAMETERS = [field.parameter for field in FIELDS if field.matches is not None]

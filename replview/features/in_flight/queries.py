@@ -14,9 +14,9 @@ from django.db.models.functions import Coalesce
 from decoder.scalars import LSN
 from replview.store.django_session import rows
 from replview.store.models import AbortedSubtransaction, Relation, Slot, Transaction
+from replview.store.read.history import OPEN_STATES
 from replview.text.parsing import whole_number
 
-OPEN_STATES = ("receiving", "streaming", "prepared")
 ENDED_STATES = ("committed", "aborted", "rolled back", "skipped", "unknown")
 #: Maximum number of tables whose names match a searched text.
 _TABLES_LIMIT = 500

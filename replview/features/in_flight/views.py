@@ -38,7 +38,7 @@ from replview.health.open_transactions import (
 )
 from replview.health.source_state import SourceState
 from replview.store.models import Slot, SlotIncarnation, Source, Transaction
-from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of
+from replview.store.read.history import HIDDEN_STATES, OPEN_STATES, relation_names, transitions_of
 from replview.text.formats import bytes_words, count_words, plural
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot, received_anew
 from replview.ui.changes.stages import LifecycleDrawing, lifecycle_of
@@ -112,12 +112,9 @@ def read_chosen(identifier: int | None, scope: InFlightScope) -> Chosen | None:
     chosen.lifecycle = lifecycle_of(transaction, transitions, scope.now)
     names = relation_names(reading_session(), {int(key) for key in transaction.relations})
     chosen.tables, _ = touched_by(transaction, names, shown=50)
-    if (
-        transaction.state in store.OPEN_STATES
-        and transaction.incarnation_id not in scope.incarnations
-    ):
+    if transaction.state in OPEN_STATES and transaction.incarnation_id not in scope.incarnations:
         scope = read_scope(InFlightQuery())  # its slot is not in the filtered scope
-    if transaction.state in store.OPEN_STATES and transaction.incarnation_id in scope.incarnations:
+    if transaction.state in OPEN_STATES and transaction.incarnation_id in scope.incarnations:
         _read_open(chosen, scope)
     else:
         chosen.ended = EndedRow(

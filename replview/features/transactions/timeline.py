@@ -9,6 +9,7 @@ from typing import Any
 
 from replview.store.fields import LSN
 from replview.store.read.changes.of_transaction import Spot
+from replview.store.read.history import OPEN_STATES
 from replview.store.read.rows import TransactionRow
 from replview.text.formats import age_words, bytes_words, short_words
 
@@ -145,7 +146,7 @@ def _end_marks(row: TransactionRow) -> list[TimelineMark]:
             TimelineMark(left=left, word="prepared", detail=f"{row.prepared_at:%H:%M:%S} UTC")
         )
         left = 89.0
-    if row.state in ("receiving", "streaming", "prepared"):
+    if row.state in OPEN_STATES:
         open_mark = TimelineMark(
             left=100.0, word="open", detail="no end yet", anchor="end", in_wal=False
         )

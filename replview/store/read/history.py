@@ -15,6 +15,7 @@ from replview.store.read.rows import TRANSACTION_COLUMNS, EventRow, TransactionR
 from replview.store.read.seen import learn_touched, transaction_of
 from replview.store.read.session import Parameters, ReadSession
 
+#: Transactions that have not ended.
 OPEN_STATES = ("receiving", "streaming", "prepared")
 #: States that are never shown: such a row is deleted soon, or is a baseline still being read.
 HIDDEN_STATES = ("discarded", "copying")

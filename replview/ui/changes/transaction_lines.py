@@ -12,7 +12,6 @@ from replview.store.read.rows import EventRow, TransactionRow
 from replview.ui.component_html import grade_kind
 from replview.ui.slot_log import LogLineKind, kind_of
 
-OPEN_STATES = ("receiving", "streaming", "prepared")
 LOST_STATES = ("aborted", "rolled back")
 #: Kinds of log lines that are about the record itself.
 MARKER_KINDS = frozenset(
@@ -44,7 +43,7 @@ class TransactionLine:
     def time(self) -> dt.datetime | None:
         """Return its time by the source's clock where known, else when it was stored."""
         row = self.row
-        if row.state in OPEN_STATES:
+        if row.state in history.OPEN_STATES:
             return (row.prepared_at if row.state == "prepared" else None) or row.received_at
         if row.state in (*LOST_STATES, "unknown"):
             return row.ended_at or row.stored_at
@@ -64,7 +63,7 @@ class TransactionLine:
     @property
     def open(self) -> bool:
         """Return whether it has not ended."""
-        return self.row.state in OPEN_STATES
+        return self.row.state in history.OPEN_STATES
 
     @property
     def wordless(self) -> bool:

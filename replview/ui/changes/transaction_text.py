@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from replview.store.read.history import OPEN_STATES
 from replview.store.read.rows import TransactionRow
 from replview.text.formats import bytes_words, plural, short_words
 from replview.ui.changes.cells import Block
@@ -85,7 +86,7 @@ class Heading:
 def heading_of(row: TransactionRow) -> Heading:
     """Return the heading of a transaction."""
     rows = row.inserts + row.updates + row.deletes
-    open_ = row.state in ("receiving", "streaming", "prepared")
+    open_ = row.state in OPEN_STATES
     lost = row.state in ("aborted", "rolled back")
     return Heading(
         name=row.gid or ("message" if row.xid is None else str(row.xid)),

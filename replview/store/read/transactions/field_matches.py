@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from replview.store.read.history import OPEN_STATES
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.filter_values import (
     NO_ORIGIN,
     OPEN,
-    OPEN_STATES,
     OPERATIONS,
     UNKNOWN_ACTOR,
     Touched,

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from decoder.scalars import LSN
+from replview.store.read.history import OPEN_STATES
 from replview.text.parsing import listed, name_parts, plain_name, read_table_word, whole_number
 
 #: Operations in the order of toolbars: insert, update, delete, truncate, message, snapshot.
@@ -14,7 +15,6 @@ OPERATIONS = "IUDTMS"
 UNKNOWN_ACTOR = "?"
 NO_ORIGIN = "-"
 
-OPEN_STATES = ("receiving", "streaming", "prepared")
 #: States with a commit_seq.
 PLACED_STATES = ("committed", "message", "skipped", "snapshot")
 #: States of transactions that ended without a commit_seq.

@@ -14,9 +14,10 @@ from typing import Self
 
 from decoder.scalars import LSN
 from replview.store.read import history_places
+from replview.store.read.history import OPEN_STATES
 from replview.store.read.rows import TransactionRow
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.filter_values import ENDED_STATES, OPEN_STATES, PLACED_STATES
+from replview.store.read.transactions.filter_values import ENDED_STATES, PLACED_STATES
 from replview.store.read.transactions.reading import FoundIncarnation, TransactionReader, time_at
 from replview.store.read.transactions.streams import (
     PlacedStream,
