@@ -1,4 +1,4 @@
-"""The README and docs/: links lead somewhere, pictures are there, nothing is left aside."""
+"""Links and names in documentation and code lead somewhere, and nothing is left aside."""
 
 import contextlib
 import io
@@ -126,6 +126,18 @@ def exists(name: str) -> bool:
 def test_every_module_a_page_names_is_there() -> None:
     missing = [
         f"{page.name}: {name}" for page in PAGES for name in sorted(paths(page)) if not exists(name)
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_every_file_that_the_code_names_is_there() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for folder in ("decoder", "replview", "static", "templates")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in (".py", ".css", ".js", ".html")
+        for name in _FILE.findall(path.read_text())
+        if not exists(name)
     ]
     assert not missing, "\n".join(missing)
 

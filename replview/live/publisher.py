@@ -36,7 +36,7 @@ _publisher_lock = threading.Lock()
 
 
 class InstanceChannelLayer(RedisChannelLayer):  # type: ignore[misc]
-    """Channels' layer on Redis, under this instance's own keys (``store.instance_identity``).
+    """Channels' layer on Redis, under this instance's own keys (``store.identity``).
 
     The prefix is computed at the first use, because the settings are read without a store.
     """

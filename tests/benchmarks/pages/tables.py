@@ -127,7 +127,7 @@ def key_document(table: Table, row: int) -> bytes:
 
 
 def key_text(table: Table, row: int) -> bytes:
-    """What is hashed to find the row (``store.read.key_hash``)."""
+    """What is hashed to find the row (``store.read.rows.key_hash``)."""
     return b"%d\x1f%d" % (row >> 2, row & 3) if table.position == COMPOSITE else b"%d" % row
 
 
