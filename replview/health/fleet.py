@@ -15,9 +15,10 @@ from replview.health.queries import (
     read_registered,
 )
 from replview.health.server_slot import ServerSlot
-from replview.health.states import STALE_AFTER, Health, Level, SlotReading, urgency, worst
+from replview.health.states import Health, Level, SlotReading, urgency, worst
 from replview.health.watched import Causes, OtherView, Watched, read_watched, reading_of_ours
 from replview.store.models import Slot, Source
+from replview.store.read.coverage import STALE_AFTER
 from replview.text.addresses import slot_page_url
 from replview.text.formats import bytes_words, plural
 

@@ -12,8 +12,8 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 
 from replview.health.conditions import idle_since, lost_reason
-from replview.health.states import STALE_AFTER
 from replview.store.models import Source, WatchedSlot
+from replview.store.read.coverage import STALE_AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

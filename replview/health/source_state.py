@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from replview.catalog.holders import RUNNING_LIMIT
-from replview.health.states import STALE_AFTER
 from replview.store.instance_settings import number_of, read
 from replview.store.models import SourceLook, Transaction
+from replview.store.read.coverage import STALE_AFTER
 
 _XIDS = 1 << 32
 #: Number of samples that may be missed before the last one is too old.

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-#: Samples are taken every few seconds; an older one does not describe the present. This is the
-#: least: where ``sampling.seconds`` is long, see ``source_state.stale_after``.
-STALE_AFTER = timedelta(seconds=30)
+from replview.store.read.coverage import STALE_AFTER
 
 
 class Level(StrEnum):

@@ -17,6 +17,9 @@ from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
 from replview.store.read.table_coverage import OPERATIONS, TableCoverage, table_coverage
 
+#: Samples are taken every few seconds; an older one does not describe the present. This is the
+#: least: where ``sampling.seconds`` is long, see ``health.source_state.stale_after``.
+STALE_AFTER = dt.timedelta(seconds=30)
 #: Gaps that are reported at most, the newest first.
 MOST_GAPS = 50
 #: Seconds that at most pass between reading a server's position and noting the time

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoder.scalars import LSN
-from replview.store.read.coverage import Coverage
+from replview.store.read.coverage import STALE_AFTER, Coverage
 from replview.store.read.days import is_deleted
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.events import RowEvent, RowPeriod, read_all
@@ -129,10 +129,6 @@ class RowState:
     unknown_since: dt.datetime | None = None
 
 
-#: Data stored this recently counts as of now: the server's position is noted every few seconds.
-_FRESH = dt.timedelta(seconds=30)
-
-
 def bounded(
     state: RowState,
     coverage: Coverage,
@@ -155,7 +151,7 @@ def bounded(
         at = moment or now or dt.datetime.now(dt.UTC)
         gaps = [gap for gap in coverage.gaps if gap.overlaps(at, at) and at != gap.to_time]
         end = coverage.stored_until
-        limit = at if moment is not None else at - _FRESH
+        limit = at if moment is not None else at - STALE_AFTER
         is_stored = end is not None and limit <= end
     if gaps:
         return replace(state, beyond="gap", unknown_since=gaps[0].from_time)
