@@ -6,8 +6,6 @@ import json
 
 from django.db import migrations
 
-from replview.store.read.seen import without_row_filters
-
 _WITH_FILTERS = """
     SELECT at, id, details::text FROM access_record WHERE position(' WHERE (' IN details::text) > 0
 """
@@ -22,6 +20,22 @@ _ADD = """
     SELECT access_record_add('forgot_access_record', NULL, '', 'command', '', '', '',
                              'row filters of publications', NULL, '{}', '{}', %s)
 """
+_WITHHELD = 'withheld: it may hold a value that is not shown'
+
+
+def without_row_filters(details):
+    """Return details with each statement cut at its first row filter, as new records have them.
+
+    This is a copy: what the code does later does not alter the migration.
+    """
+    if isinstance(details, str):
+        head, where, _ = details.partition(' WHERE (')
+        return f'{head}{where}{_WITHHELD}) …' if where else details
+    if isinstance(details, dict):
+        return {name: without_row_filters(value) for name, value in details.items()}
+    if isinstance(details, list):
+        return [without_row_filters(value) for value in details]
+    return details
 
 
 def remove(apps, schema_editor):
