@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -31,24 +32,35 @@ with run_folder() as folder, EmbeddedPostgres.temporary() as server, EmbeddedRed
 
 
 @pytest.fixture
-def run():
-    """Start a run with servers; return its process, its folder, a data folder and a child's pid."""
-    variables = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
+def shared() -> Iterator[Path]:
+    """Return a folder for temporary files, which is empty in the end."""
     # Like the system's folder for temporary files, it is open to the servers' user.
-    shared = Path(tempfile.mkdtemp(dir=os.environ[RUN_FOLDER]))
-    shared.chmod(0o1777)
-    process = subprocess.Popen(
-        [sys.executable, "-c", RUN],
-        cwd=ROOT, env={**variables, "TMPDIR": str(shared)}, stdout=subprocess.PIPE, text=True,
+    folder = Path(tempfile.mkdtemp(dir=os.environ[RUN_FOLDER]))
+    folder.chmod(0o1777)
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+def start(code: str, shared: Path) -> subprocess.Popen[str]:
+    """Start a run that is not part of this one."""
+    variables = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env={**variables, "TMPDIR": str(shared)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+@pytest.fixture
+def run(shared):
+    """Start a run with servers; return its process, its folder, a data folder and a child's pid."""
+    process = start(RUN, shared)
     assert process.stdout is not None
     folder, data, child = process.stdout.readline().split()
     yield process, Path(folder), Path(data), int(child)
     process.kill()
     process.wait()
-    process.stdout.close()
     remove_dead_runs(shared)
-    assert list(shared.iterdir()) == []
+    process.communicate()
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -94,3 +106,14 @@ def test_an_interrupted_run_stops_its_own(run) -> None:
     while psutil.pid_exists(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(folder) == []
+
+
+def test_multiprocessing_removes_its_own_folder_first(shared) -> None:
+    code = """
+from multiprocessing.util import get_temp_dir
+from tests.support.run_folder import run_folder
+
+with run_folder() as folder:
+    print(get_temp_dir().startswith(f"{folder}/"))
+"""
+    assert start(code, shared).communicate() == ("True\n", "")

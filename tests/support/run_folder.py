@@ -10,6 +10,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import psutil
@@ -29,7 +30,8 @@ _END_SECONDS = 5
 @contextmanager
 def run_folder() -> Iterator[Path]:
     """Make the folder of this run the place of all temporary files, and remove what killed runs
-    left. A run inside another one, in a process that a test starts, uses the outer run's folder.
+    left. The folder is removed when this process exits. A run inside another one, in a process that
+    a test starts, uses the outer run's folder.
     """
     if RUN_FOLDER in os.environ:
         yield Path(os.environ[RUN_FOLDER])
@@ -46,24 +48,27 @@ def run_folder() -> Iterator[Path]:
         try:
             yield folder
         finally:
-            _remove(folder)
+            _stop(folder)
+            # Folders of multiprocessing lie in this one: it removes them at exit, with -100.
+            Finalize(None, shutil.rmtree, [folder], {"ignore_errors": True}, exitpriority=-200)
 
 
 def remove_dead_runs(temporary: Path) -> None:
     """Stop the servers and remove the folders of runs that ended without doing so."""
     for folder in without_lock(temporary.glob(f"{_PREFIX}*")):
-        _remove(folder)
+        _stop(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove(folder: Path) -> None:
-    """End every process of a run but this one, then delete the folder."""
+def _stop(folder: Path) -> None:
+    """End every process of a run but this one, and delete the data that is not in its folder."""
     elsewhere = _data_elsewhere(folder)
     for data in elsewhere:
         if pid := postmaster_pid(data):
             _end([psutil.Process(pid)])
     _end([process for process in psutil.process_iter() if _belongs(process, folder)])
-    for path in (*elsewhere, folder):
-        shutil.rmtree(path, ignore_errors=True)
+    for data in elsewhere:
+        shutil.rmtree(data, ignore_errors=True)
 
 
 def _data_elsewhere(folder: Path) -> list[Path]:
