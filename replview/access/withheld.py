@@ -94,10 +94,10 @@ def slot_of_incarnation(incarnation: str) -> Slot | None:
     name = numbered_slot.rpartition("-")[0]
     slot = Slot.objects.select_related("source").filter(source__name=source, name=name).first()
     if slot is None:
-        # Files keep the source's name at the time when they were written. Earlier versions of
-        # replview logged that name in the sentence only.
-        former_name = Q(detail__former=source) | Q(message__startswith=f"The source {source} is ")
-        renamed = SlotEvent.objects.filter(former_name, slot__name=name, detail__act="rename")
+        # Files keep the source's name at the time when they were written.
+        renamed = SlotEvent.objects.filter(
+            slot__name=name, detail__act="rename", detail__former=source
+        )
         event = renamed.select_related("slot__source").order_by("-pk").first()
         slot = event.slot if event else None
     sources = current_visibility().sources

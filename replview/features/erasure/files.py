@@ -3,7 +3,6 @@
 pyarrow is imported only when a root is opened, to save memory in workers that erase nothing.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 #: State of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
 #: ``done``, ``left_out_by``.
 RootState = dict[str, Any]
-_RENAMED = re.compile(r"The source (.+) is called .+ now\.")
 
 
 def roots_of(slot: Slot, row: Erasure) -> dict[str, RootState]:
@@ -47,11 +45,8 @@ def homes_of(slot: Slot) -> list[tuple[str, str]]:
     slices = Export.objects.filter(slot=slot).values_list("slice", flat=True)
     named = [(str(one.get("source")), str(one.get("slot"))) for one in slices]
     renamed = SlotEvent.objects.filter(slot=slot, detail__act="rename").order_by("pk")
-    for former, message in renamed.values_list("detail__former", "message"):
-        # Earlier versions of replview logged the former name in the sentence only.
-        renamed_in_text = _RENAMED.match(message)
-        if former or renamed_in_text:
-            named.append((former or renamed_in_text[1], slot.name))  # type: ignore[index]
+    formers = renamed.filter(detail__has_key="former").values_list("detail__former", flat=True)
+    named += [(former, slot.name) for former in formers]
     return list(dict.fromkeys([(slot.source.name, slot.name), *named]))
 
 
