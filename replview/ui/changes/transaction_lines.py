@@ -94,12 +94,6 @@ class MarkerLine:
         """Return the words before the sentence of a line about missing data; else empty."""
         return self.kind.word.capitalize() if self.kind.hole else ""
 
-    @property
-    def text(self) -> str:
-        """Return the sentence without its leading kind."""
-        message = self.event.message
-        return message[4:].strip() if message.lower().startswith("gap:") else message
-
 
 def transaction_lines(
     rows: Sequence[TransactionRow],

@@ -185,7 +185,7 @@ def test_a_jump_to_nothing_says_so(signed_in, history) -> None:
 def test_the_slots_log_stands_between_the_transactions(signed_in, history) -> None:
     SlotEvent.objects.create(
         slot=history.slot, incarnation=history.incarnation, kind="gap",
-        message="gap: the slot was lost", at=WHEN + timedelta(seconds=125),
+        message="the slot was lost", at=WHEN + timedelta(seconds=125),
         after_commit_seq=125, detail={},
     )  # fmt: skip
     answer = signed_in.get("/transactions/?slot=shop/replview")
