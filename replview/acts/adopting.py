@@ -8,7 +8,7 @@ from replview.acts.noting import note_slot
 from replview.acts.receiving import silent
 from replview.acts.slot_making import check_unrecorded, make_slot
 from replview.catalog.connections import reading
-from replview.catalog.plan.new_slot import SlotPlan, make_plan
+from replview.catalog.plan.new_slot import ADOPTED, SlotPlan, make_plan
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
@@ -51,9 +51,7 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> P
     if facts.retained_wal_bytes:
         sentences.append("The changes that wait in the slot are received at once.")
     sentences += [
-        f"{note.text[:1].upper()}{note.text[1:]}."
-        for note in plan.notes
-        if "adopted" not in note.text
+        f"{note.text[:1].upper()}{note.text[1:]}." for note in plan.notes if note != ADOPTED
     ]
     return Plan(title=title, on=source.name, consequences=tuple(sentences), typed=name)
 

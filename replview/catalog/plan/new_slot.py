@@ -22,6 +22,8 @@ from replview.text.problem import Note
 
 #: The SQL of a heartbeat, whose prefix distinguishes it from an application's messages.
 HEARTBEAT = sql.SQL("SELECT pg_catalog.pg_logical_emit_message(true, 'replview.heartbeat', '')")
+#: The note of a plan that adopts a slot.
+ADOPTED = Note("the existing slot is adopted: replview reads and advances it, but never drops it")
 #: Seconds between heartbeats, at least and at most.
 HEARTBEAT_BOUNDS = (5, 86_400)
 
@@ -202,8 +204,7 @@ def _creation(
     """Return how the slot is created; no statement where it is adopted or temporary."""
     plan = SlotPlan(slot_name=request.slot_name, publications=())
     if existing is not None:
-        note = "the existing slot is adopted: replview reads and advances it, but never drops it"
-        return replace(plan, two_phase=bool(existing.two_phase), notes=(Note(note),))
+        return replace(plan, two_phase=bool(existing.two_phase), notes=(ADOPTED,))
     if request.temporary:
         return plan
     failover, failover_notes = failover_of(request, server)
