@@ -1,10 +1,10 @@
 """``python -m replview.spark JOB …`` runs a Spark job in a process of its own or by spark-submit.
 
-Standard output has only the result, standard error Spark's log. If the job fails, the last line of
-standard error has the problem and its remedy. The exit status is 0 for success, 1 for a failure, 2
-if nothing is new to archive, 3 for a gap (in the store for an archive, in the data for an answer,
-which then gives the reasons), and 64 for wrong options. With ``--json`` standard output has the
-problem too: ``{"problem", "remedy"}``.
+Standard output has only the result. Standard error is the log: ``{"answered_by", "rows_read"}`` in
+a line, then Spark's lines, and if the job fails a last one with the problem and its remedy. The
+exit status is 0 for success, 1 for a failure, 2 if nothing is new to archive, 3 for a gap (in the
+store for an archive, in the data for an answer, which then gives the reasons), and 64 for wrong
+options. With ``--json`` standard output has the problem too: ``{"problem", "remedy"}``.
 """
 
 import argparse
@@ -153,8 +153,9 @@ def _run(options: argparse.Namespace) -> int:
     rows = question.rows()
     here = by_duckdb(rows, options.spark_above)
     engine = "DuckDB" if here else "Spark"
-    print(f"{engine} answers: {rows} rows are read", file=sys.stderr, flush=True)
     reading = {"answered_by": engine, "rows_read": rows}
+    # The worker reads this line while the job runs.
+    print(orjson.dumps(reading).decode(), file=sys.stderr, flush=True)
     if here:
         return _apart(question, lambda duckdb: _answered(options, question, duckdb, reading))
     with _spark(options) as spark:

@@ -307,4 +307,4 @@ def test_a_signal_ends_a_question_and_its_files_go_along(tmp_path, seconds) -> N
     assert [path.name for path in job.scratch.iterdir()] == ["lock"]
     job.end()
     assert not [*(tmp_path / "scratch").iterdir()]
-    assert "1200000 rows are read" in (tmp_path / "log").read_text()
+    assert '"rows_read":1200000}' in (tmp_path / "log").read_text()

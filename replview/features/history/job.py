@@ -7,7 +7,6 @@ ends the job and gives it back; another starts it again from the beginning.
 import contextlib
 import logging
 import os
-import re
 import shutil
 import threading
 from pathlib import Path
@@ -31,8 +30,8 @@ ROWS_KEPT = 200
 #: Characters beyond which a stored value is cut.
 _CELL_CHARACTERS = 1_000
 _OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-#: The log line in which a job names its engine.
-_ENGINE_LINE = re.compile(rb"^(DuckDB|Spark) answers: (\d+) rows are read$", re.MULTILINE)
+#: The beginning of the log line in which a job names its engine.
+_ENGINE_LINE = b'{"answered_by":'
 _FLAGS = {
     "incarnation": "--incarnation", "table": "--table", "lsn": "--lsn", "time": "--time",
     "every": "--every", "from_lsn": "--from-lsn", "to_lsn": "--to-lsn", "since": "--since",
@@ -134,12 +133,14 @@ class _EngineReader:
     def __call__(self) -> dict[str, Any] | None:
         if self._reported:
             return None
-        with contextlib.suppress(OSError), self._log.open("rb") as log:
+        # The line may be half written.
+        with contextlib.suppress(OSError, orjson.JSONDecodeError), self._log.open("rb") as log:
             log.seek(self._read)
-            if match := _ENGINE_LINE.search(log.read(_OUTPUT_LIMIT_BYTES)):
-                self._reported = True
-                details = {"answered_by": match[1].decode(), "rows_read": int(match[2])}
-                return {"result": {"details": details}}
+            for line in log.read(_OUTPUT_LIMIT_BYTES).splitlines():
+                if line.startswith(_ENGINE_LINE):
+                    details = orjson.loads(line)
+                    self._reported = True
+                    return {"result": {"details": details}}
         return None
 
 

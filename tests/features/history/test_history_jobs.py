@@ -8,7 +8,7 @@ import pytest
 from django.http import QueryDict
 from django.test import Client
 
-from replview.features.history.job import arguments, rows
+from replview.features.history.job import _EngineReader, arguments, rows
 from replview.features.history.page import LISTS, HistoryPage, read_history_page
 from replview.features.history.record import HistoryRecord, ResultCell, read_history_record
 from replview.parquet.reading import connect, resolve
@@ -329,3 +329,17 @@ def test_a_problem_stands_with_its_remedy(signed_in: Client) -> None:
     # Who looked while it ran is shown the end.
     answer = signed_in.get(f"/history/{row.pk}/", headers={"HX-Request": "true"})
     assert answer["HX-Refresh"] == "true"
+
+
+def test_the_engine_is_known_while_a_job_runs(tmp_path) -> None:
+    log = tmp_path / "log"
+    log.write_text('{"answered_by":"Spark","rows_read":1}\n')
+    read_engine = _EngineReader(log)  # of the run that begins now
+    assert read_engine() is None
+    with log.open("a", buffering=1) as lines:
+        lines.write('a warning\n{"answered_by":')
+        lines.flush()
+        assert read_engine() is None
+        lines.write('"DuckDB","rows_read":7}\n')
+    assert read_engine() == {"result": {"details": {"answered_by": "DuckDB", "rows_read": 7}}}
+    assert read_engine() is None
