@@ -19,7 +19,10 @@ LIBRARIES: dict[str, set[str]] = {
     # The one reading of numbers and texts that somebody sent: everything may use it.
     "replview.text.parsing": set(),
     "replview.text": {"decoder.scalars", "replview.text.problem", "replview.text.parsing"},
-    "replview.catalog": {"decoder.scalars", "replview.text.problem", "replview.text.parsing"},
+    "replview.catalog": {
+        "decoder.scalars", "replview.text.problem", "replview.text.parsing",
+        "replview.text.formats", "replview.text.sizes",
+    },
     # Free of Django.
     "replview.store.read": {
         "decoder.scalars", "replview.text.problem", "replview.text.parsing",

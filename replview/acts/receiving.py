@@ -9,13 +9,13 @@ from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
-from replview.catalog.wal_budget import size_words
 from replview.health.stopping import limits_once_stopped
 from replview.jobs.running import announce
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotEvent, WatchedSlot
 from replview.store.slot_budget import DROPPED
 from replview.store.slot_control import GIVEN_UP, forget_problem
+from replview.text.formats import bytes_words
 
 #: Problems that mean that the source has no such slot.
 GONE = (DROPPED, GIVEN_UP, "slot_missing")
@@ -160,4 +160,4 @@ def _retained_text(slot: Slot) -> str:
     """Return ``, 2.1 GB by now``, the retained WAL when last sampled; empty where unknown."""
     watched_slot = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
     retained_bytes = watched_slot.facts.get("retained_wal_bytes") if watched_slot else None
-    return f", {size_words(int(retained_bytes))} by now" if retained_bytes is not None else ""
+    return f", {bytes_words(int(retained_bytes))} by now" if retained_bytes is not None else ""

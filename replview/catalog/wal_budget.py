@@ -1,49 +1,29 @@
 """This module parses and describes WAL budgets: how much WAL a slot may retain on its source."""
 
-import re
-
 from replview.catalog.naming import quoted
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
+from replview.text.formats import bytes_words
 from replview.text.problem import Note
+from replview.text.sizes import parse_limit
 
 #: The budget where the server sets no limit of its own.
 DEFAULT_BYTES = 10 * 1024**3
 #: The smallest budget: a slot always retains some segments of 16 MB, and would be dropped at once.
 LEAST_BYTES = 64 * 1024**2
-_UNITS = {"B": 1, "kB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}
 #: Values of ``Slot.Protect``: what has priority when the budget is reached.
 DATABASE, RECORD = "database", "record"
 
 
-def parse_size(text: str) -> int:
-    """Return ``10GB`` in bytes, by PostgreSQL's units. Raises ``ValueError``."""
-    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,3})?)\s*([A-Za-z]+)\s*", text, re.ASCII)
-    units = {unit.lower(): size for unit, size in _UNITS.items()}
-    if match is None or match[2].lower() not in units:
-        raise ValueError(f"{text.strip()[:40]!r} is no size: write 500MB, 10GB or 1.5TB")
-    return int(float(match[1]) * units[match[2].lower()])
-
-
 def parse_budget(text: str) -> int | None:
     """Return a WAL budget in bytes; None: ``none``. Raises ``ValueError`` with what is allowed."""
-    if text.strip().lower() in ("none", "off"):
-        return None
-    size = parse_size(text)
-    if not LEAST_BYTES <= size < 1 << 62:
+    size = parse_limit(text)
+    if size is not None and size < LEAST_BYTES:
         raise ValueError(
-            f"a WAL budget is at least {size_words(LEAST_BYTES)}: a slot that works well retains "
+            f"a WAL budget is at least {bytes_words(LEAST_BYTES)}: a slot that works well retains "
             "up to a few segments of 16 MB"
         )
     return size
-
-
-def size_words(size_bytes: int) -> str:
-    """Return ``10 GB``, ``1.5 GB``, ``512 MB``."""
-    for unit in ("TB", "GB", "MB", "kB"):
-        if size_bytes >= _UNITS[unit]:
-            return f"{size_bytes / _UNITS[unit]:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{size_bytes} B"
 
 
 def default_budget(server: ServerFacts) -> tuple[int, str]:
@@ -56,7 +36,7 @@ def default_budget(server: ServerFacts) -> tuple[int, str]:
             LEAST_BYTES,
             "the least there is; max_slot_wal_keep_size invalidates the slot earlier",
         )
-    return limit // 2, (f"half of max_slot_wal_keep_size ({size_words(limit)}), at which the "
+    return limit // 2, (f"half of max_slot_wal_keep_size ({bytes_words(limit)}), at which the "
                         "server itself would invalidate the slot")  # fmt: skip
 
 
@@ -68,7 +48,7 @@ def budget_note(slot_name: str, budget_bytes: int | None, protect: str, why: str
             "server's max_slot_wal_keep_size (PostgreSQL 13 and later) limits that",
             "wal_budget_bytes",
         )
-    size, half = size_words(budget_bytes), size_words(budget_bytes // 2)
+    size, half = bytes_words(budget_bytes), bytes_words(budget_bytes // 2)
     reason = f" ({why})" if why else ""
     if protect == RECORD:
         return Note(

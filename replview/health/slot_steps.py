@@ -18,6 +18,7 @@ from replview.health.server_slot import ServerSlot
 from replview.health.states import SlotReading
 from replview.store.models import Slot
 from replview.store.read.sql_text import string
+from replview.text.sizes import exact_size
 
 _GB = 1 << 30
 RELOAD = "SELECT pg_reload_conf();"
@@ -140,7 +141,7 @@ def _raise_limit(server: ServerSlot, limit: WalLimit) -> RemedyStep:
     """Return the step that raises the limit that is reached first: the server's or our budget."""
     if limit.size_bytes is None:
         return RemedyStep("", "")
-    size = _gigabytes(2 * limit.size_bytes)
+    size = exact_size(2 * limit.size_bytes)
     if limit.by == "server":
         run = f"ALTER SYSTEM SET\n  max_slot_wal_keep_size = '{size}';\n{RELOAD}"
     else:
@@ -161,7 +162,7 @@ def _set_limit(server: ServerSlot) -> RemedyStep:
         size *= 2
     return RemedyStep(
         "Set a limit, so that no slot can fill the disk",
-        f"ALTER SYSTEM SET\n  max_slot_wal_keep_size = '{_gigabytes(size)}';\n{RELOAD}",
+        f"ALTER SYSTEM SET\n  max_slot_wal_keep_size = '{exact_size(size)}';\n{RELOAD}",
         "At the limit a slot is lost, and the database keeps running.",
     )
 
@@ -184,8 +185,3 @@ def drop_statement(server: ServerSlot) -> str:
 
 def _name(server: ServerSlot) -> str:
     return string(server.name).lstrip()
-
-
-def _gigabytes(size: int) -> str:
-    """Return a size as settings take it: ``128GB``, ``512MB``."""
-    return f"{size // _GB}GB" if size >= _GB and size % _GB == 0 else f"{max(size >> 20, 1)}MB"

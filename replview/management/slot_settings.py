@@ -18,6 +18,7 @@ from replview.store.write.access_record import Action, note
 from replview.text.formats import count_words
 from replview.text.parsing import whole_number
 from replview.text.problem import with_place
+from replview.text.sizes import parse_limit
 from replview.ui import retention_text
 
 _TABLES_SHOWN = 10
@@ -149,7 +150,7 @@ def _keeping_of(slot: Slot, options: dict[str, Any]) -> Keeping:
         if options["keep_for"] is not None:
             days = retention_text.parse_keep_for(options["keep_for"])
         if options["keep_at_most"] is not None:
-            size = retention_text.parse_keep_at_most(options["keep_at_most"])
+            size = parse_limit(options["keep_at_most"])
         keeping = Keeping(days, size)
         check(keeping)
     except ValueError as error:

@@ -3,10 +3,10 @@
 import datetime as dt
 import re
 
-from replview.catalog.wal_budget import parse_size, size_words
 from replview.store.retention.forecast import Forecast, Rate, RetentionLoss, SlotForecast
 from replview.store.retention.policy import Keeping, check
 from replview.text.formats import bytes_words, plural
+from replview.text.sizes import parse_limit
 
 _UNITS = {"": 1, "d": 1, "w": 7, "y": 365}
 _DAY_SECONDS = 86_400
@@ -25,20 +25,9 @@ def parse_keep_for(text: str) -> int | None:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def parse_keep_at_most(text: str) -> int | None:
-    """Read ``50GB``; None for ``none``. Raises ``ValueError`` with a remedy."""
-    return None if text.strip().lower() in ("", "none") else parse_size(text)
-
-
-def parse_keeping(keep_for: str, keep_at_most: str, now: Keeping) -> Keeping:
-    """Read both limits and check them; a size left as shown, which is rounded, stays exact.
-
-    Raises ``ValueError`` with a remedy.
-    """
-    limit_bytes = now.at_most_bytes
-    if limit_bytes is None or keep_at_most.strip() != size_words(limit_bytes):
-        limit_bytes = parse_keep_at_most(keep_at_most)
-    keeping = Keeping(parse_keep_for(keep_for), limit_bytes)
+def parse_keeping(keep_for: str, keep_at_most: str) -> Keeping:
+    """Read both limits of a form and check them. Raises ``ValueError`` with a remedy."""
+    keeping = Keeping(parse_keep_for(keep_for), parse_limit(keep_at_most.strip() or "none"))
     check(keeping)
     return keeping
 
@@ -46,11 +35,6 @@ def parse_keeping(keep_for: str, keep_at_most: str, now: Keeping) -> Keeping:
 def days_typed(days: int | None) -> str:
     """Return days in the form that ``parse_keep_for`` reads."""
     return "none" if days is None else f"{days}d"
-
-
-def size_typed(size: int | None) -> str:
-    """Return a size in the form that ``parse_keep_at_most`` reads."""
-    return "none" if size is None else size_words(size)
 
 
 def has_words(forecast: SlotForecast) -> str:
@@ -63,7 +47,7 @@ def has_words(forecast: SlotForecast) -> str:
 def keeping_words(keeping: Keeping) -> str:
     """Return ``for 30 days, and at most 50 GB``, or ``for ever``."""
     age = f"for {plural(keeping.for_days, 'day')}" if keeping.for_days is not None else ""
-    size = f"at most {size_words(keeping.at_most_bytes)}" if keeping.at_most_bytes else ""
+    size = f"at most {bytes_words(keeping.at_most_bytes)}" if keeping.at_most_bytes else ""
     return ", and ".join(word for word in (age, size) if word) or "for ever"
 
 

@@ -10,8 +10,8 @@ from tests.support.source_traces import left_on
 def test_the_plan_says_the_budget_and_what_follows(run, registered, shop) -> None:
     text = run("slot", "add", "shop", "mine", "--yes")
 
-    assert "WAL budget 10 GB (the server has no limit of its own" in text
-    assert "at 5 GB of retained WAL; at 10 GB it stops its receiver and drops slot" in text
+    assert "WAL budget 10\xa0GB (the server has no limit of its own" in text
+    assert "at 5\xa0GB of retained WAL; at 10\xa0GB it stops its receiver and drops slot" in text
     assert "could keep a copy of it (--failover)" in text
     slot = Slot.objects.get()
     assert (slot.wal_budget_bytes, slot.protect) == (10 << 30, "database")
@@ -37,7 +37,7 @@ def test_a_budget_choice_heartbeat_and_failover_are_asked_for(run, registered, s
     ("words", "why"),
     [
         (["--wal-budget", "much"], "is no size"),
-        (["--wal-budget", "1MB"], "at least 64 MB"),
+        (["--wal-budget", "1MB"], "at least 64\xa0MB"),
         (["--wal-budget", "none"], "needs a WAL budget"),
         (["--heartbeat", "1"], "seconds from 5"),
     ],
@@ -65,7 +65,7 @@ def test_it_is_changed_later_and_the_log_says_by_whom(run, registered, shop) -> 
     run("slot", "add", "shop", "mine", "--yes", "--stopped")
     text = run("slot", "set", "shop", "mine", "--wal-budget", "2GB", "--heartbeat", "30")
 
-    assert "at 2 GB it stops its receiver" in text
+    assert "at 2\xa0GB it stops its receiver" in text
     slot = Slot.objects.get()
     assert (slot.wal_budget_bytes, slot.heartbeat_seconds, slot.epoch) == (2 << 30, 30, 0)
     assert "the command line" in SlotEvent.objects.get(kind="budget").message

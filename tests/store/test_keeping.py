@@ -499,7 +499,7 @@ def test_the_command_asks_before_it_lets_go(two: tuple[Days, Days], settings, ca
     output = capsys.readouterr().out
     assert "2 days would be deleted" in output
     assert "public.orders: about" in output
-    assert "keeps its record for 4 days, and at most 50 GB" in output
+    assert "keeps its record for 4 days, and at most 50\xa0GB" in output
     slot = Slot.objects.get(name="orders")
     assert (slot.keep_for_days, slot.keep_at_most_bytes) == (4, 50 << 30)
     with pytest.raises(CommandError, match="30d"):

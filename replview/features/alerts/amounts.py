@@ -1,13 +1,13 @@
 """Parse and format the amounts of alert rules: sizes, times and shares."""
 
-import math
 import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from replview.text.formats import NO_BREAK, UNITS, age_words, bytes_words
+from replview.text.formats import NO_BREAK, age_words, bytes_words
 from replview.text.problem import CodedProblem
+from replview.text.sizes import exact_size, parse_size
 
 
 class Unit(StrEnum):
@@ -21,7 +21,6 @@ class Unit(StrEnum):
     YES_NO = "yes_no"
 
 
-_SIZE_POWERS = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4, "pb": 5}
 _UNIT_SECONDS = {
     "ms": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600,
     "hour": 3600, "d": 86400, "day": 86400,
@@ -49,6 +48,8 @@ def parse_amount(text: str, unit: Unit) -> float:
 
     Raises ``AmountProblem``.
     """
+    if unit == Unit.BYTES:
+        return _parse_bytes(text)
     match = _AMOUNT.fullmatch(text)
     if match is None:
         raise AmountProblem(_HINTS[unit])
@@ -56,9 +57,6 @@ def parse_amount(text: str, unit: Unit) -> float:
     if unit == Unit.SHARE:
         value = number if unit_name == "" and number <= 1 else number / 100
         valid = unit_name in ("", "%") and 0 < value <= 1
-    elif unit == Unit.BYTES:
-        value = number * 1024.0 ** _SIZE_POWERS.get(unit_name, 0)
-        valid = unit_name in _SIZE_POWERS and 0 < value <= _BYTES_LIMIT
     else:
         unit_name = unit_name if unit_name in _UNIT_SECONDS else unit_name.removesuffix("s")
         value = number * _UNIT_SECONDS.get(unit_name, 0)
@@ -66,6 +64,16 @@ def parse_amount(text: str, unit: Unit) -> float:
     if not valid:
         raise AmountProblem(_HINTS[unit])
     return value
+
+
+def _parse_bytes(text: str) -> float:
+    try:
+        size = parse_size(text.replace(",", "."))
+    except ValueError:
+        size = 0
+    if not 0 < size <= _BYTES_LIMIT:
+        raise AmountProblem(_HINTS[Unit.BYTES])
+    return float(size)
 
 
 def amount_words(value: float | None, unit: Unit) -> str:
@@ -98,8 +106,7 @@ def exact_words(value: float | None, unit: Unit) -> str:
     if unit == Unit.SHARE:
         return f"{_format_number(value * 100, 4)} %"
     if unit == Unit.BYTES:
-        power = min(int(math.log(max(value, 1), 1024)), len(UNITS) - 1)
-        return f"{_format_number(value / 1024**power, 6)} {UNITS[power]}"
+        return exact_size(round(value))
     for size, unit_name in ((86400, "d"), (3600, "h"), (60, "min")):
         if value >= size and value % size == 0:
             return f"{value / size:.0f} {unit_name}"

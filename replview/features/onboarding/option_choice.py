@@ -7,8 +7,10 @@ from typing import Any
 from replview.catalog.naming import slot_name_fault
 from replview.catalog.plan.new_slot import HEARTBEAT_BOUNDS
 from replview.catalog.server import ServerFacts
-from replview.catalog.wal_budget import DATABASE, RECORD, default_budget, parse_budget, size_words
+from replview.catalog.wal_budget import DATABASE, RECORD, default_budget, parse_budget
+from replview.text.formats import bytes_words
 from replview.text.parsing import whole_number
+from replview.text.sizes import exact_size
 from replview.ui.params import Params
 from replview.ui.sentence import BASELINE_COST
 
@@ -61,7 +63,7 @@ class OptionForm:
     def default_budget(self) -> str:
         """Return the default WAL budget with its reason, for example ``10 GB: …``."""
         size, why = default_budget(self.facts)
-        return f"{size_words(size)}: {why}"
+        return f"{bytes_words(size)}: {why}"
 
 
 def form_of(facts: ServerFacts, answers: Mapping[str, Any]) -> OptionForm:
@@ -77,7 +79,7 @@ def form_of(facts: ServerFacts, answers: Mapping[str, Any]) -> OptionForm:
         values["interface"] = "sql"
     values |= {
         "slot_name": str(answers.get("slot_name") or "replview"),
-        "wal_budget": str(former.get("wal_budget") or size_words(size)),
+        "wal_budget": str(former.get("wal_budget") or exact_size(size)),
         "heartbeat": str(former.get("heartbeat_seconds") or ""),
     }
     return OptionForm(facts, values, sql_only=sql_only)

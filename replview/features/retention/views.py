@@ -10,7 +10,6 @@ from django.urls import reverse
 
 from replview.access.page import ADMIN, POST, READ_POST, VIEWER, Nav, page
 from replview.access.visibility import reading_session
-from replview.catalog.wal_budget import parse_size, size_words
 from replview.store import instance_settings
 from replview.store.models import Slot
 from replview.store.read.days import kept_since
@@ -22,6 +21,7 @@ from replview.store.retention.size import StoreSize, measure, order_of_sacrifice
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, read_policy, target_of, try_target
 from replview.text.formats import bytes_words
+from replview.text.sizes import limit_text, parse_limit
 from replview.ui.archive_text import ArchiveForm, ArchiveView, archive_view
 from replview.ui.retention_text import days_words, full_sentence, how_words, rate_of
 
@@ -101,7 +101,7 @@ def page_of(
             for slot in slots
         ],
         archive=archive_view(archive.chosen(), archived.standings()),
-        typed=typed if typed is not None else ("none" if size is None else size_words(size)),
+        typed=typed if typed is not None else limit_text(size),
         form=form or ArchiveForm.now(),
         error=error,
     )
@@ -181,10 +181,10 @@ def store(request: HttpRequest) -> HttpResponse:
     """Show the page; a POST sets the store's budget and what is protected when it is reached."""
     if request.method != "POST":
         return render(request, "retention/store.html", {"page": page_of()})
-    budget = request.POST.get("budget", "").strip()[:40]
+    budget = request.POST.get("budget", "").strip()[:40] or "none"
     protect = request.POST.get("protect", "")
     try:
-        budget_bytes = _parse_budget(budget)
+        budget_bytes = parse_limit(budget)
         if protect not in Slot.Protect.values:
             raise ValueError("choose what to protect at the budget")
     except ValueError as error:
@@ -192,19 +192,7 @@ def store(request: HttpRequest) -> HttpResponse:
         page = page_of(typed=budget, error=f"{reason[:1].upper()}{reason[1:]}.")
         return render(request, "retention/store.html", {"page": page}, status=422)
     by = request.user.get_username()
-    # The form shows rounded values, so write only a value that differs from the shown one.
-    stored_bytes = instance_settings.read("store.budget_bytes", None)
-    if not isinstance(stored_bytes, int) or budget != size_words(stored_bytes):
-        instance_settings.write("store.budget_bytes", budget_bytes, by)
+    instance_settings.write("store.budget_bytes", budget_bytes, by)
     instance_settings.write("store.protect", protect, by)
-    note(Action.CHANGED_SETTINGS, subject=f"the store's budget: {budget or 'none'}, {protect}")
+    note(Action.CHANGED_SETTINGS, subject=f"the store's budget: {budget}, {protect}")
     return redirect("store")
-
-
-def _parse_budget(text: str) -> int | None:
-    if text.lower() in ("", "none"):
-        return None
-    size = parse_size(text)
-    if not 0 < size < 1 << 62:
-        raise ValueError("write a size above zero, or none")
-    return size

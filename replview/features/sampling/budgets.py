@@ -20,11 +20,11 @@ from replview.catalog.budgeted_slots import (
 from replview.catalog.connections import Connection, writing
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
-from replview.catalog.wal_budget import size_words
 from replview.store import slot_budget, slot_control
 from replview.store.connecting import orm_connection
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Slot, WatchedSlot
+from replview.text.formats import bytes_words
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +89,8 @@ def _warn(slot: Slot, retained_bytes: int) -> None:
     warned = slot_budget.warned_since_below_half(slot)
     if (share >= _HALF) == warned:
         return
-    sizes = f"{size_words(retained_bytes)} of its WAL budget of "
-    sizes += size_words(slot.wal_budget_bytes or 0)
+    sizes = f"{bytes_words(retained_bytes)} of its WAL budget of "
+    sizes += bytes_words(slot.wal_budget_bytes or 0)
     if share < _HALF:
         text = f"Retains {sizes}: well below half again."
     elif slot.protect == Slot.Protect.DATABASE:
@@ -207,8 +207,8 @@ def _log_dropped(slot: Slot, first: BudgetedSlot, dropped: BudgetedSlot) -> None
 
 
 def _cause(slot: Slot, retained_bytes: int | None) -> str:
-    budget = "unknown" if slot.wal_budget_bytes is None else size_words(slot.wal_budget_bytes)
-    retained = "too much" if retained_bytes is None else size_words(retained_bytes)
+    budget = "unknown" if slot.wal_budget_bytes is None else bytes_words(slot.wal_budget_bytes)
+    retained = "too much" if retained_bytes is None else bytes_words(retained_bytes)
     return (
         f"replview dropped the slot on the source to protect its disk: it retained {retained} of "
         f"WAL, its budget is {budget}"

@@ -7,9 +7,11 @@ from typing import Any
 from django import forms
 
 from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
-from replview.catalog.wal_budget import parse_budget, size_words
+from replview.catalog.wal_budget import parse_budget
 from replview.store.models import Slot, WatchedSlot
 from replview.store.slot_budget import DROPPED
+from replview.text.formats import bytes_words
+from replview.text.sizes import limit_text
 
 _LEAST_SECONDS, _MOST_SECONDS = HEARTBEAT_BOUNDS
 _HEARTBEAT_ERROR = (
@@ -35,22 +37,18 @@ class BudgetForm(forms.Form):
     )
 
     def __init__(self, slot: Slot, data: Mapping[str, Any] | None = None) -> None:
-        size = slot.wal_budget_bytes
         self.slot = slot
         initial = {
-            "wal_budget": "none" if size is None else size_words(size),
+            "wal_budget": limit_text(slot.wal_budget_bytes),
             "protect": slot.protect,
             "heartbeat": slot.heartbeat_seconds or "",
         }
         super().__init__(data, initial=initial)
 
     def clean_wal_budget(self) -> int | None:
-        """Return the budget in bytes; keep the exact one if the rounded text is unchanged."""
-        text = self.cleaned_data["wal_budget"]
-        if text == self.initial["wal_budget"]:
-            return self.slot.wal_budget_bytes
+        """Return the budget in bytes; None for no budget."""
         try:
-            return parse_budget(text)
+            return parse_budget(self.cleaned_data["wal_budget"])
         except ValueError as error:
             raise forms.ValidationError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
 
@@ -117,14 +115,13 @@ def _sentence(slot: Slot) -> str:
             "No budget: replview never drops this slot, however much WAL it retains. Only the "
             "server's max_slot_wal_keep_size (PostgreSQL 13 and later) limits that."
         )
+    size, half = bytes_words(budget_bytes), bytes_words(budget_bytes // 2)
     if slot.protect == Slot.Protect.RECORD:
         return (
-            f"Protect the record: replview warns at {size_words(budget_bytes // 2)} and at "
-            f"{size_words(budget_bytes)} of retained WAL but never drops the slot, so the source's "
-            "disk can fill up."
+            f"Protect the record: replview warns at {half} and at {size} of retained WAL but never "
+            "drops the slot, so the source's disk can fill up."
         )
     return (
-        f"Protect the database: replview warns at {size_words(budget_bytes // 2)} of retained WAL; "
-        f"at {size_words(budget_bytes)} it stops receiving and drops the slot on the source. "
-        "History then has a gap."
+        f"Protect the database: replview warns at {half} of retained WAL; at {size} it stops "
+        "receiving and drops the slot on the source. History then has a gap."
     )

@@ -12,6 +12,7 @@ from replview.store.models import Slot
 from replview.store.retention.forecast import RetentionLoss, SlotForecast, loss_of, of_slot
 from replview.store.retention.policy import DayContents, Keeping, all_alike, change_keeping, days_of
 from replview.store.write.access_record import Action, note
+from replview.text.sizes import limit_text
 from replview.ui import retention_text
 
 _DAYS_SHOWN = 60
@@ -86,12 +87,12 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
     params = request.POST if request.method == "POST" else request.GET
     current = Keeping.of(slot)
     typed_for = params.get("keep_for", retention_text.days_typed(current.for_days))[:40]
-    typed_most = params.get("keep_at_most", retention_text.size_typed(current.at_most_bytes))[:40]
+    typed_most = params.get("keep_at_most", limit_text(current.at_most_bytes))[:40]
     requested: Keeping | None = None
     error = ""
     if "keep_for" in params or "keep_at_most" in params:
         try:
-            requested = retention_text.parse_keeping(typed_for, typed_most, current)
+            requested = retention_text.parse_keeping(typed_for, typed_most)
         except ValueError as problem:
             error = f"{str(problem)[:1].upper()}{str(problem)[1:]}."
     loss = loss_of(slot, requested) if requested is not None and requested != current else None

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.catalog.wal_budget import parse_size
 from replview.management.instance import BY, InstanceCommand
 from replview.store import instance_settings
 from replview.store.models import Slot
@@ -18,6 +17,7 @@ from replview.store.retention.forecast import forecast
 from replview.store.retention.size import StoreSize, chosen, measure, order_of_sacrifice
 from replview.store.write.access_record import Action, note
 from replview.text.formats import bytes_words
+from replview.text.sizes import parse_limit
 from replview.ui.archive_text import archive_view
 from replview.ui.retention_text import full_sentence, rate_of
 
@@ -126,15 +126,10 @@ class Command(InstanceCommand):
 
 
 def _budget(text: str) -> int | None:
-    if text.strip().lower() == "none":
-        return None
     try:
-        size = parse_size(text)
+        return parse_limit(text)
     except ValueError as error:
         raise CommandError(f"--budget: {error}") from None
-    if not 0 < size < 1 << 62:
-        raise CommandError("--budget must be above zero, or none")
-    return size
 
 
 def _lines(store: StoreSize) -> list[str]:

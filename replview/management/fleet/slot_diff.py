@@ -20,7 +20,6 @@ from replview.catalog.publications import Publication, read_members, read_public
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.tables import TableFacts
-from replview.catalog.wal_budget import size_words
 from replview.management.fleet.declared_slot import DeclaredSlot
 from replview.management.fleet.matching import chosen_names, columns_matching
 from replview.management.fleet.plans import BY, Item
@@ -29,7 +28,9 @@ from replview.store.retention.forecast import loss_of
 from replview.store.retention.policy import Keeping, change_keeping
 from replview.store.slot_budget import change_budget
 from replview.store.slot_control import reopen
+from replview.text.formats import bytes_words
 from replview.text.parsing import table_text
+from replview.text.sizes import limit_text
 
 #: Columns of the slot's row that take effect at the next connection; file keys are the same.
 _ROW_KEYS = ("publications", "options", "interface", "keep_aborted")
@@ -173,7 +174,7 @@ def _compare_budget(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
             continue
         new_values[column] = now = declared.get(key)
         if key == "wal_budget":
-            former, now = _size(former), _size(now)
+            former, now = limit_text(former), limit_text(now)
         item.change(key.replace("_", " "), former, now)
     if new_values.get("heartbeat_seconds") and slot.source.in_recovery:
         cause = f"{slot.source} is a standby: no heartbeat can be written there"
@@ -276,18 +277,16 @@ def compare_keeping(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
         item.change("keep for", *(None if count is None else f"{count} days" for count in days))
     if declared_keeping.at_most_bytes != slot.keep_at_most_bytes:
         item.change(
-            "keep at most", _size(slot.keep_at_most_bytes), _size(declared_keeping.at_most_bytes)
+            "keep at most",
+            limit_text(slot.keep_at_most_bytes),
+            limit_text(declared_keeping.at_most_bytes),
         )
     loss = loss_of(slot, declared_keeping)
     if not loss.nothing:
         item.notes.append(
             f"This deletes what is recorded from {loss.first} to {loss.last}: "
             f"{loss.transactions:,} transactions with {loss.changes:,} changes, "
-            f"{size_words(loss.store_bytes)}."
+            f"{bytes_words(loss.store_bytes)}."
         )
     if item.trouble is None:
         item.will(change_keeping, slot, declared_keeping, by=BY)
-
-
-def _size(size: int | None) -> str | None:
-    return None if size is None else size_words(size)

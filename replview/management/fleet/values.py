@@ -14,10 +14,11 @@ from replview.access.accounts import AccountProblem, read_patterns
 from replview.catalog.naming import slot_name_fault
 from replview.catalog.plan.new_slot import HEARTBEAT_BOUNDS
 from replview.catalog.plan.slot_request import PLUGIN_OPTIONS
-from replview.catalog.wal_budget import parse_budget, parse_size
+from replview.catalog.wal_budget import parse_budget
 from replview.store.dsn import split_dsn
 from replview.store.retention.policy import Keeping
 from replview.store.retention.policy import check as check_keeping
+from replview.text.sizes import parse_limit
 
 
 def parse_text(value: object) -> str:
@@ -117,11 +118,11 @@ def _keep_for(value: object) -> int | None:
 
 def _keep_at_most(value: object) -> int | None:
     """Parse a size into bytes, for ``Slot.keep_at_most_bytes``; None sets no limit."""
-    if value in ("none", False):
+    if value is False:
         return None
     if not isinstance(value, str):
         raise ValueError('it must be a text such as "200GB", or "none"')
-    check_keeping(Keeping(None, size := parse_size(value)))
+    check_keeping(Keeping(None, size := parse_limit(value)))
     return size
 
 

@@ -32,8 +32,8 @@ def test_it_is_changed_and_the_log_says_by_whom(signed_in: Client, scene: Scene)
     )  # fmt: skip
     assert SlotEvent.objects.filter(slot=slot, kind="budget").count() == 1
     budget = budget_of(slot)
-    assert "at 20 GB it stops receiving and drops the slot" in budget.sentence
-    assert budget.form["wal_budget"].value() == "20 GB"
+    assert "at 20\xa0GB it stops receiving and drops the slot" in budget.sentence
+    assert budget.form["wal_budget"].value() == "20GB"
 
 
 def test_what_makes_no_sense_is_refused_and_shown_again(signed_in: Client, scene: Scene) -> None:
