@@ -18,6 +18,7 @@ from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.tables import read_tables
+from replview.text.formats import bytes_words
 
 _OLDEST_READABLE = 100000
 #: Transactions younger than this are ignored: they end before anyone could act.
@@ -158,8 +159,8 @@ def check_slots(slots: list[SlotFacts]) -> Iterator[Finding]:
             reason = f" ({slot.invalidation_reason})" if slot.invalidation_reason else ""
             yield note("lost_slot", f"slot {slot.slot_name} is lost{reason}", drop)
         elif not slot.active and slot.retained_wal_bytes:
-            megabytes = slot.retained_wal_bytes / 1024**2
-            message = f"slot {slot.slot_name} has no reader and retains {megabytes:,.1f} MB of WAL"
+            retained = bytes_words(slot.retained_wal_bytes)
+            message = f"slot {slot.slot_name} has no reader and retains {retained} of WAL"
             remedy = f"Start its reader, or drop it if nobody needs it: {drop}"
             yield warning("inactive_slot", message, remedy)
 

@@ -12,6 +12,7 @@ from replview.catalog.naming import quoted, some_of
 from replview.catalog.publications import Publication
 from replview.catalog.server import ServerFacts, unreported_facts
 from replview.catalog.tables import TableFacts
+from replview.text.formats import bytes_words
 
 MAY_MONITOR = Query(
     name="may_monitor",
@@ -144,7 +145,7 @@ def check_disk(server: ServerFacts) -> Iterator[Finding]:
             "(a slot behind by more is then lost instead)",
         )
     else:
-        yield ok("wal_limit", f"slots retain at most {limit // 1024**2:,} MB of WAL")
+        yield ok("wal_limit", f"slots retain at most {bytes_words(limit)} of WAL")
 
 
 def check_kind(server: ServerFacts) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from replview.catalog.connections import Connection, Query
 from replview.catalog.publications import read_publications
 from replview.catalog.server import read_position
 from replview.catalog.slots import SlotFacts, read_slots
+from replview.text.formats import bytes_words
 
 #: Output plugins whose output replview can read.
 PLUGINS = ("pgoutput", "test_decoding", "wal2json")
@@ -80,7 +81,8 @@ class PeekableServer:
 
     def cost(self, slot: SlotFacts, max_seconds: float) -> str:
         """Return a sentence on what peeking costs the server."""
-        reads = _gigabytes(slot.retained_wal_bytes)
+        size = slot.retained_wal_bytes
+        reads = "an unknown amount" if size is None else bytes_words(size)
         return (
             f"PostgreSQL decodes {reads} of WAL, from restart_lsn {slot.restart_lsn or 'unknown'} "
             f"to the current position; this takes one backend, up to {max_seconds:g} seconds and "
@@ -106,13 +108,3 @@ def _read_subscribed(connection: Connection) -> dict[str, list[str]]:
     except psycopg.errors.InsufficientPrivilege:
         return {}
     return {row["subslotname"]: list(row["subpublications"]) for row in rows}
-
-
-def _gigabytes(size: int | None) -> str:
-    """Return ``3.4 GB``, ``12 MB``, ``84 kB``; at least ``1 kB``, or that it is unknown."""
-    if size is None:
-        return "an unknown amount"
-    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{max(size >> 10, 1)} kB"

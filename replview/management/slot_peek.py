@@ -9,13 +9,13 @@ from replview.catalog.connections import reading
 from replview.catalog.peekable import PeekableServer, read_place
 from replview.catalog.slots import SlotFacts
 from replview.features.peeks.job import without_masked
-from replview.features.peeks.text import PeekResult, counts_words, seen_sizes, size_words
+from replview.features.peeks.text import PeekResult, counts_words, seen_sizes
 from replview.management import instance
 from replview.receiver.peek import peek
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
 from replview.store.write.access_record import Action, note
-from replview.text.formats import count_words
+from replview.text.formats import bytes_words, count_words
 
 _CATALOG_SECONDS = 10.0
 
@@ -117,6 +117,6 @@ def _waiting_row(row: Any) -> list[str]:
         f"{committed_at.astimezone():%Y-%m-%d %H:%M:%S}" if committed_at else "unknown",
         row.who or "unknown",
         "unknown" if row.changes is None else count_words(row.changes),
-        size_words(row.size_bytes).replace("\u00a0", " "),
+        "unknown" if row.size_bytes is None else bytes_words(row.size_bytes),
         row.tables,
     ]

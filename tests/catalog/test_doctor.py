@@ -68,7 +68,7 @@ def test_a_poor_server_is_told_setting_by_setting(poor_cluster) -> None:
     assert "max_replication_slots = 4" in findings["no_free_slot"].remedy
     assert "max_wal_senders = " in findings["no_free_walsender"].remedy
     assert findings["sql_ascii"].grade is Grade.WARNING
-    assert findings["wal_limit"].message == "slots retain at most 64 MB of WAL"
+    assert findings["wal_limit"].message == "slots retain at most 64\xa0MB of WAL"
     assert {"no_two_phase", "wal_sender_timeout"} <= findings.keys()
 
 

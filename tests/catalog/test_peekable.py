@@ -64,7 +64,7 @@ def test_the_publications_its_reader_uses() -> None:
 
 @pytest.mark.parametrize(
     ("size", "words"),
-    [(None, "an unknown amount"), (0, "1 kB"), (84 << 10, "84 kB"), (3 << 30, "3.0 GB")],
+    [(None, "an unknown amount"), (0, "0\xa0B"), (84 << 10, "84\xa0kB"), (3 << 30, "3\xa0GB")],
 )
 def test_the_cost_is_said(size: int | None, words: str) -> None:
     cost = place().cost(slot(retained_wal_bytes=size, restart_lsn=LSN.parse("2/1C8")), 15)

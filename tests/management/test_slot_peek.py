@@ -83,5 +83,5 @@ def test_what_was_found_is_told_with_its_bound_and_what_is_unknown() -> None:
     assert "public.t  7 I" in text
     assert "XID OR GID" in text
     assert "757         committed" in text
-    assert "unknown  84 B  public.t" in text
+    assert "unknown  84\xa0B  public.t" in text
     assert "unknown: sizes of transactions" in text

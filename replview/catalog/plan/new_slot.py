@@ -18,6 +18,7 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts, read_position, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.wal_budget import DATABASE, RECORD, budget_note, default_budget
+from replview.text.formats import bytes_words
 from replview.text.problem import Note
 
 #: The SQL of a heartbeat, whose prefix distinguishes it from an application's messages.
@@ -90,8 +91,9 @@ def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool
     if failover:
         arguments += sql.SQL(", true")
     limit = server.max_slot_wal_keep_bytes
-    megabytes = None if limit is None or limit < 0 else limit // 1024**2
-    bound = " until the disk is full" if megabytes is None else f", up to {megabytes:,} MB"
+    bound = " until the disk is full"
+    if limit is not None and limit >= 0:
+        bound = f", up to {bytes_words(limit)}"
     create = sql.SQL("SELECT pg_create_logical_replication_slot({})")
     drop = sql.SQL("SELECT pg_drop_replication_slot({})")
     return Statement(

@@ -12,12 +12,11 @@ from replview.access.withheld import seen_peeked
 from replview.store.models import Transaction
 from replview.store.read.changes.records import OPERATIONS
 from replview.store.read.rows import ChangeRow
-from replview.text.formats import age_words, bytes_words, count_words, plural
+from replview.text.formats import NO_BREAK, age_words, count_words, plural
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.component_html import grade_kind
 
-NO_BREAK = "\u00a0"
 #: A peek calls a streamed transaction that has not ended open; pages call it streaming.
 _PAGE_STATES = {"open": Transaction.State.STREAMING.value}
 _LETTER_OF_OPERATION = {word: letter for letter, word in OPERATIONS.items()}
@@ -166,11 +165,6 @@ def counts_words(table: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Return letter and count of each operation that occurred on a table."""
     names = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
     return [(letter, int(table[name])) for letter, name in names.items() if table.get(name)]
-
-
-def size_words(size: int | None) -> str:
-    """Return a size in words, for example ``1.2 MB``, or ``unknown``."""
-    return "unknown" if size is None else bytes_words(size)
 
 
 @dataclass(slots=True)

@@ -5,9 +5,8 @@ Ticks of bytes are powers of two; ticks of seconds and counts are ones, twos and
 
 from dataclasses import dataclass
 
-#: Units in PostgreSQL's spelling, in steps of 1024.
-_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-_NO_BREAK = "\u00a0"
+from replview.text.formats import NO_BREAK, bytes_words
+
 #: Most intervals between ticks.
 _MOST_TICKS = 4
 #: The least top of an axis, by unit.
@@ -54,27 +53,18 @@ def _decimal_step(reach: float) -> float:
 def words_of(unit: str, value: float) -> str:
     """Return ``16 GB``, ``5.3 MB/s``, ``200 ms``, ``8 s``, ``1,200/s`` or ``1,200``."""
     if unit.startswith("bytes"):
-        return _bytes_words(value) + unit.removeprefix("bytes")
+        return bytes_words(value) + unit.removeprefix("bytes")
     if unit == "seconds":
         return _seconds_words(value)
     figure = f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:,.2g}"
     return f"{figure}/s" if unit.endswith("/s") else figure
 
 
-def _bytes_words(value: float) -> str:
-    power = 0
-    while value >= 1023.5 and power < len(_BYTE_UNITS) - 1:
-        value /= 1024
-        power += 1
-    figure = f"{value:.1f}".removesuffix(".0") if value < 100 else f"{value:.0f}"
-    return f"{figure}{_NO_BREAK}{_BYTE_UNITS[power]}"
-
-
 def _seconds_words(value: float) -> str:
     if value < 1:
-        return f"{value * 1000:.3g}{_NO_BREAK}ms"
+        return f"{value * 1000:.3g}{NO_BREAK}ms"
     if value < 120:
-        return f"{value:.3g}{_NO_BREAK}s"
+        return f"{value:.3g}{NO_BREAK}s"
     if value < 7200:
-        return f"{value / 60:.3g}{_NO_BREAK}min"
-    return f"{value / 3600:.3g}{_NO_BREAK}h"
+        return f"{value / 60:.3g}{NO_BREAK}min"
+    return f"{value / 3600:.3g}{NO_BREAK}h"
