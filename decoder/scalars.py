@@ -51,6 +51,16 @@ class LSN(int):
         return format(int(self), spec) if spec else str(self)
 
 
+def lsn_from_text(text: str | None) -> LSN | None:
+    """Read a position such as ``0/1B2C3D8``; None for None. Raises ``ValueError``."""
+    return None if text is None else LSN.parse(text)
+
+
+def lsn_text(position: int | None) -> str | None:
+    """Return a position as PostgreSQL writes it: ``0/1B2C3D8``; None for None."""
+    return None if position is None else str(LSN(position))
+
+
 def datetime_from_us(time_us: int) -> datetime | None:
     """Return the UTC datetime of ``time_us``, microseconds since 2000-01-01 UTC.
 

@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_from_text
 from replview.catalog.connections import Connection, Query
 
 # Finds only a logical slot of this database and plugin that retains WAL: not one that is lost
@@ -90,11 +90,10 @@ def _first(rows: list[dict[str, Any]]) -> BudgetedSlot | None:
     if not rows:
         return None
     row = rows[0]
-    confirmed = row["confirmed_flush_lsn"]
     return BudgetedSlot(
         active=row["active"],
         active_pid=row["active_pid"],
         restart_lsn=LSN.parse(row["restart_lsn"]),
-        confirmed_flush_lsn=LSN(0) if confirmed is None else LSN.parse(confirmed),
+        confirmed_flush_lsn=lsn_from_text(row["confirmed_flush_lsn"]) or LSN(0),
         retained_wal_bytes=row["retained_wal_bytes"],
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from decoder.scalars import LSN
+from decoder.scalars import lsn_from_text
 from replview.catalog import holders
 from replview.catalog.connections import Connection, Query
 from replview.catalog.holders import Holders, read_holders, rows_if_allowed
@@ -122,7 +122,7 @@ def _read_separately(connection: Connection) -> OpenNow:
 def _holders(
     states: SlotStates, prepared: list[dict[str, Any]] | None, row: dict[str, Any]
 ) -> Holders:
-    lsn_after = None if row["lsn"] is None else LSN.parse(row["lsn"])
+    lsn_after = lsn_from_text(row["lsn"])
     lsn_before = states.current_lsn
     slots: dict[str, dict[str, Any]] = {
         name: {column: slot.get(column) for column in holders.HORIZON_COLUMNS}

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_from_text
 from replview.catalog.connections import Connection, Query
 
 #: Units of settings, in bytes or milliseconds.
@@ -167,8 +167,7 @@ def read_server_facts(connection: Connection) -> ServerFacts:
 
 def read_position(connection: Connection) -> LSN | None:
     """Return the position of the WAL; None on a standby that has replayed nothing."""
-    text = POSITION.row(connection)["lsn"]
-    return None if text is None else LSN.parse(text)
+    return lsn_from_text(POSITION.row(connection)["lsn"])
 
 
 def _identity(connection: Connection) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_from_text
 from replview.catalog.connections import Connection, Query
 
 # One statement reads all slots, walsenders and counters, for samples every few seconds. It is
@@ -96,7 +96,7 @@ def read_slot_states(connection: Connection) -> SlotStates:
         for walsender in row["walsenders"] or ()
     }
     return SlotStates(
-        current_lsn=None if row["lsn"] is None else LSN.parse(row["lsn"]),
+        current_lsn=lsn_from_text(row["lsn"]),
         in_recovery=row["in_recovery"],
         slots={slot["slot_name"]: slot for slot in row["slots"] or ()},
         walsenders=walsenders,
@@ -147,7 +147,7 @@ def read_slots(connection: Connection) -> list[SlotFacts]:
     for row in SLOTS.rows(connection):
         values: dict[str, Any] = {name: row[name] for name in row.keys() & fact_names}
         for name in _LSN_COLUMNS & values.keys():
-            values[name] = None if values[name] is None else LSN.parse(values[name])
+            values[name] = lsn_from_text(values[name])
         other_columns = plain({name: row[name] for name in row if name not in fact_names})
         slots.append(SlotFacts(**values, further=other_columns))
     return slots

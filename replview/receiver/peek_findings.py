@@ -22,7 +22,7 @@ from decoder.events import (
     Truncation,
 )
 from decoder.messages import LogicalMessage, NoValue, RelationMessage, Undecoded, Value
-from decoder.scalars import LSN, datetime_from_us
+from decoder.scalars import LSN, datetime_from_us, lsn_text
 from replview.receiver.actors import note_actor, note_neighbours, settle_actors, take_claims_back
 from replview.store.write.copy_rows import CopiedTransaction
 
@@ -41,11 +41,11 @@ def change_record(transaction: OpenTransaction, change: ChangeEvent) -> dict[str
     record |= {
         "xid": transaction.xid,
         "gid": transaction.gid,
-        "commit_lsn": _lsn(transaction.final_lsn),
+        "commit_lsn": lsn_text(transaction.final_lsn or None),
         "commit_time": utc_text(None if commit_us is None else datetime_from_us(commit_us)),
         "origin": transaction.origin,
         "seq": change.seq,
-        "lsn": _lsn(change.lsn),
+        "lsn": lsn_text(change.lsn or None),
         "subxid": change.subxid,
     }
     if isinstance(change.new, LogicalMessage):
@@ -133,10 +133,6 @@ def _cut(text: str) -> str:
     return f"{text[:VALUE_CHARACTERS]}… ({len(text):,} characters)"
 
 
-def _lsn(value: int | None) -> str | None:
-    return str(LSN(value)) if value else None
-
-
 class _Naming(CopiedTransaction):
     """The actors of one transaction, derived from its messages just as a receiver derives them."""
 
@@ -202,7 +198,7 @@ class Findings:
                 self.changes += 1
                 if len(self._shown) < SHOWN:
                     message = event.message
-                    record = _record("M") | {"seq": 1, "lsn": _lsn(message.lsn)}
+                    record = _record("M") | {"seq": 1, "lsn": lsn_text(message.lsn or None)}
                     note_actor(naming := _Naming(), message, 1)
                     self._shown.append((None, None, naming.name(record | _message(message))))
             else:
@@ -365,7 +361,7 @@ def _listed(transaction: WaitingTransaction) -> dict[str, object]:
         "xid": transaction.xid,
         "gid": transaction.gid,
         "state": transaction.state,
-        "commit_lsn": None if transaction.commit_lsn is None else str(LSN(transaction.commit_lsn)),
+        "commit_lsn": lsn_text(transaction.commit_lsn),
         "commit_time": utc_text(committed_at),
         "actors": transaction.naming.parts,
         "changes": transaction.changes,

@@ -11,12 +11,11 @@ from typing import Any
 import psycopg
 
 from decoder.lifecycle import Streaming
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_from_text, lsn_text
 from decoder.skipping import FrameFilter, message_lsn, opening_of
 from replview.catalog.problems import SourceProblem
 from replview.receiver.culprits import Culprit
 from replview.receiver.mask_rules import withholds_raw
-from replview.receiver.storing.transactions import lsn_text
 from replview.store.write import lease as leases
 from replview.store.write.incarnations import SlotRow, log_event
 from replview.store.write.lease import Lease
@@ -121,7 +120,7 @@ def read_skips(store: psycopg.Connection[Any], slot_id: int) -> Skips:
         [slot_id],
     ).fetchall()
     return Skips(
-        Skip(identifier, xid, _position(final), _position(lsn), by)
+        Skip(identifier, xid, lsn_from_text(final), lsn_from_text(lsn), by)
         for identifier, xid, final, lsn, by in rows
     )
 
@@ -135,10 +134,6 @@ def settle(store: psycopg.Connection[Any], quarantine_ids: Iterable[int]) -> Non
         "UPDATE quarantine SET settled_at = clock_timestamp() WHERE id = ANY(%s)",
         [list(quarantine_ids)],
     )
-
-
-def _position(text: str | None) -> int | None:
-    return None if text is None else LSN.parse(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models.base import ModelBase
 from django.utils.text import camel_case_to_spaces
 
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_from_text
 
 #: ``LSN`` is the value of an ``LSNField``: pages and the API import it from here.
 __all__ = ["LSN", "CharCodeField", "LSNField", "Table", "index_where"]
@@ -43,7 +43,7 @@ class LSNField(_Field):
         self, value: str | None, expression: object, connection: object
     ) -> LSN | None:
         """Return the column's text as an ``LSN``; None for NULL."""
-        return None if value is None else LSN.parse(value)
+        return lsn_from_text(value)
 
     def to_python(self, value: Any) -> LSN | None:
         """Return a text or a number as an ``LSN``."""

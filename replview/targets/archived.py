@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
+from decoder.scalars import lsn_text
 from replview.access.visibility import current_visibility
 from replview.access.withheld import Withheld, seen_archived, withheld
 from replview.store.fields import LSN
@@ -178,7 +179,7 @@ def _line(change: "ArchivedChange", slot: Slot, incarnation: int, of: Withheld) 
         commit_time=change.commit_time,
         actor=change.actor,
         xid=change.xid,
-        lsn=str(LSN(change.commit_lsn)) if change.commit_lsn is not None else "",
+        lsn=lsn_text(change.commit_lsn) or "",
         incarnation=incarnation,
         url=f"{reverse('archive-transaction')}?{urlencode(words, safe='/:')}",
     )

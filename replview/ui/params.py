@@ -10,7 +10,7 @@ from django.utils.deprecation import MiddlewareMixin
 
 from decoder.scalars import LSN
 from replview.store.models import Slot
-from replview.store.read.transactions.filter_values import read_time
+from replview.store.read.transactions.filter_values import read_lsn, read_time
 from replview.text.parsing import clean_text, whole_number
 
 #: Word in the address → the page's name for the range, and its length; None for everything.
@@ -85,10 +85,7 @@ class Params:
 
     def lsn(self, name: str) -> LSN | None:
         """Return a WAL position; None where there is none."""
-        try:
-            return LSN.parse(self.text(name))
-        except ValueError:
-            return None
+        return read_lsn(self.text(name))
 
     def moment(self, name: str) -> datetime | None:
         """Return the time of an ISO time (UTC without a zone) or of an age like ``2h``."""

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.replication import StandbyStatusUpdate, decode_frame
-from decoder.scalars import INFINITY_US, LSN, datetime_from_us, us_from_datetime
+from decoder.scalars import (
+    INFINITY_US,
+    LSN,
+    datetime_from_us,
+    lsn_from_text,
+    lsn_text,
+    us_from_datetime,
+)
 
 
 @given(position=st.integers(0, 2**64 - 1))
@@ -29,6 +36,12 @@ def test_an_lsn_is_written_as_postgresql_writes_it() -> None:
 def test_what_is_no_lsn_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an LSN"):
         LSN.parse(text)
+
+
+def test_no_position_stays_none() -> None:
+    assert lsn_from_text(None) is None
+    assert lsn_text(None) is None
+    assert lsn_text(lsn_from_text("0/0")) == "0/0"
 
 
 @given(moment=st.datetimes(timezones=st.just(UTC)))

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import orjson
 import pyarrow as pa
 
-from decoder.scalars import LSN
+from decoder.scalars import lsn_from_text
 from replview.parquet.pg_values import convert
 from replview.parquet.slice_schemas import (
     EVENTS,
@@ -196,7 +196,7 @@ def _table_batch(
             raws[index][column.source_name] = text
     metadata: dict[str, list[Any]] = {
         "_change_type": [row.change_type for row in rows],
-        "_commit_version": [_lsn_number(row.record["commit_lsn"]) for row in rows],
+        "_commit_version": [lsn_from_text(row.record["commit_lsn"]) for row in rows],
         "_commit_timestamp": [row.record["commit_time"] for row in rows],
         "_relation_version": [row.record["version"] for row in rows],
         "_derived": [row.derived for row in rows],
@@ -215,7 +215,7 @@ def _plain_batch(lines: list[JsonRecord], schema: pa.Schema) -> pa.RecordBatch:
     for item in schema:
         values = [line.get(item.name) for line in lines]
         if item.name == "_commit_version":
-            values = [_lsn_number(line["commit_lsn"]) for line in lines]
+            values = [lsn_from_text(line["commit_lsn"]) for line in lines]
         elif item.name == "context":
             values = [None if value is None else orjson.dumps(value).decode() for value in values]
         arrays.append(_array(values, item))
@@ -226,7 +226,3 @@ def _array(values: list[Any], item: pa.Field) -> pa.Array:
     if pa.types.is_timestamp(item.type):
         return pa.array(values, pa.string()).cast(item.type)
     return pa.array(values, item.type)
-
-
-def _lsn_number(lsn: str | None) -> int | None:
-    return None if lsn is None else int(LSN.parse(lsn))

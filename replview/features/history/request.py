@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from decoder.scalars import LSN
 from replview.access.visibility import current_visibility
 from replview.access.withheld import slot_of_incarnation, withheld
 from replview.features.history.job import rows
-from replview.parquet.reading.places import lsn_text
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.history.commands import JOBS, PERIODS, lsn, moment
@@ -191,7 +191,7 @@ def _read_param(name: str, value: str) -> str:
         match name:
             case "lsn" | "from_lsn" | "to_lsn":
                 remedy = "Copy one from a transaction"
-                return lsn_text(lsn(value))
+                return str(LSN(lsn(value)))
             case "time" | "since" | "until":
                 remedy = "Write it as ISO 8601; without a zone it is UTC"
                 return moment(value).isoformat()

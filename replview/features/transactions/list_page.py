@@ -2,7 +2,6 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -14,14 +13,13 @@ from django.urls import reverse
 from replview.access.page import GET, VIEWER, Action, Nav, page
 from replview.access.visibility import reading_session
 from replview.features.transactions.search import matching_transactions
-from replview.store.fields import LSN
 from replview.store.models import Slot
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.days import last_deleted_day
 from replview.store.read.table_names import unknown_tables
 from replview.store.read.transactions import listing
 from replview.store.read.transactions.fields import FIELDS, Field
-from replview.store.read.transactions.filter_values import OPERATIONS, read_time
+from replview.store.read.transactions.filter_values import OPERATIONS, read_lsn, read_time
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.write.search_record import searched_transactions
 from replview.text.parsing import table_word
@@ -198,8 +196,8 @@ def _target_position(target: str, slot: str) -> ListPosition:
         return ListPosition(
             cursor=listing.cursor_at_time(reading_session(), moment, slot), at=target
         )
-    with suppress(ValueError):
-        cursor = listing.cursor_at_lsn(reading_session(), LSN.parse(target), slot)
+    if (lsn := read_lsn(target)) is not None:
+        cursor = listing.cursor_at_lsn(reading_session(), lsn, slot)
         return ListPosition(cursor=cursor, at=target, choose_first=True)
     row = next(iter(matching_transactions(target, slot)), None)
     if row is None:

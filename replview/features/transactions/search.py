@@ -12,10 +12,9 @@ from django.urls import reverse
 
 from replview.access.page import GET, VIEWER, page
 from replview.access.visibility import reading_session
-from replview.store.fields import LSN
 from replview.store.models import Transaction
 from replview.store.read.history_places import first_seqs_from_lsn, incarnation_places
-from replview.store.read.transactions.filter_values import read_time
+from replview.store.read.transactions.filter_values import read_lsn, read_time
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
 
@@ -47,9 +46,8 @@ def _transactions_at_lsn(
     text: str, slot: str, candidates: QuerySet[Transaction]
 ) -> list[Transaction]:
     """Return for each slot the first commit at or after the LSN, in its newest incarnation."""
-    try:
-        lsn = LSN.parse(text)
-    except ValueError:
+    lsn = read_lsn(text)
+    if lsn is None:
         return []
     first_seqs = first_seqs_from_lsn(reading_session(), slot, lsn)
     conditions = [

@@ -36,9 +36,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from decoder.scalars import lsn_text
 from replview.parquet.archive.changes import lsn_of
 from replview.parquet.job_process import begin, problem_of, say
-from replview.parquet.reading.places import lsn_text
 from replview.parquet.slices import Slice
 from replview.parquet.writing import layout
 from replview.parquet.writing.chains import Chain

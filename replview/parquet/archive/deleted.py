@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from decoder.scalars import lsn_text
 from replview.parquet.archive import changes
 from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.reading.connecting import StoreConnection, StoreProblem
-from replview.parquet.reading.places import lsn_text
 from replview.parquet.reading.resolving import resolve
 from replview.parquet.reading.typed_query import is_plain
 from replview.parquet.reading.untyped import WORDS, ShapeNames, names_by_oid
@@ -328,7 +328,7 @@ def _record(
     return {
         **{name: getattr(change, name, None) for name in UNTYPED.names},
         "incarnation": part.incarnation, "_commit_version": change.commit_lsn,
-        "commit_lsn": None if change.commit_lsn is None else lsn_text(change.commit_lsn),
+        "commit_lsn": lsn_text(change.commit_lsn),
         "op": WORDS[change.op], "schema": schema, "table": table, "relation_oid": oid,
         "old": _json(change.old, masked), "new": _json(change.new, masked),
     }  # fmt: skip

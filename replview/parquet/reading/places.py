@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 from psycopg import sql
 
-from decoder.scalars import LSN
+from decoder.scalars import lsn_text
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Slice, SliceRange
 from replview.store.read import history_places, rows
 from replview.store.read.seen import TextLimits
@@ -172,11 +172,6 @@ def ends(part: Slice, within: SliceRange | None) -> tuple[int, int]:
     # The range begins within a transaction, unless all of that one came before it.
     after = within.after[0] if within.after[1] >= LAST_SEQ else within.after[0] - 1
     return max(part.after_seq, after), min(part.through_seq, within.through[0])
-
-
-def lsn_text(lsn: int) -> str:
-    """Return an LSN as PostgreSQL writes it: ``0/1B2C3D8``."""
-    return str(LSN(lsn))
 
 
 def wanted_operations(part: Slice, *, rows: bool = False) -> tuple[str, ...]:

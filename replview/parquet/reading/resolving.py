@@ -7,6 +7,7 @@ from functools import partial
 
 from psycopg import sql
 
+from decoder.scalars import lsn_text
 from replview.parquet.reading.connecting import StoreConnection, StoreProblem, did_you_mean
 from replview.parquet.reading.places import (
     PLACED_LSN,
@@ -14,7 +15,6 @@ from replview.parquet.reading.places import (
     conditions,
     counted,
     counted_in,
-    lsn_text,
     of_relations,
     operation_codes,
     wanted_operations,
@@ -117,7 +117,7 @@ def ended_at_a_place(connection: StoreConnection, part: Slice) -> Slice:
     query = sql.SQL(_LATER).format(
         incarnation_id=part.incarnation_id, after=part.after_seq, through=part.through_seq,
         time=PLACED_TIME, until=part.until, lsn=PLACED_LSN,
-        to_lsn=None if part.to_lsn is None else lsn_text(part.to_lsn),
+        to_lsn=lsn_text(part.to_lsn),
     )  # fmt: skip
     row = connection.execute(query).fetchone()
     return within if row is None else replace(within, through_seq=int(row[0]) - 1)
@@ -192,8 +192,8 @@ def _narrowed(
     before = partial(_before, connection, incarnation_id, first, last)
     narrow_first = first if from_lsn is None else before(from_lsn)
     narrow_last = last if to_lsn is None else before(to_lsn + 1)
-    texts = [None if lsn is None else lsn_text(lsn) for lsn in (from_lsn, to_lsn)]
-    row = connection.execute(_BASELINES, [incarnation_id, *texts]).fetchone()
+    params = [incarnation_id, lsn_text(from_lsn), lsn_text(to_lsn)]
+    row = connection.execute(_BASELINES, params).fetchone()
     if row and row[0] is not None:
         narrow_first = max(first, min(narrow_first, row[0] - 1))
         narrow_last = min(last, max(narrow_last, row[1]))

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from decoder.scalars import lsn_text
 from replview.parquet.reading.batches import copied
 from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.masks import masked_images
@@ -24,7 +25,6 @@ from replview.parquet.reading.packed_values import (
 )
 from replview.parquet.reading.places import (
     everything,
-    lsn_text,
     operation_codes,
     shows_size,
     wanted_operations,
@@ -119,7 +119,7 @@ def _record_batch(
         columns[name] = rows[name].combine_chunks().take(of)
     columns["actor"] = actors_of(batch, of, group)
     versions = rows["commit_version"].combine_chunks()
-    lsns = [None if each is None else lsn_text(each) for each in versions.to_pylist()]
+    lsns = list(map(lsn_text, versions.to_pylist()))
     columns["_commit_version"] = versions.take(of)
     columns["commit_lsn"] = pa.array(lsns, pa.string()).take(of)
     times = rows["commit_us"].combine_chunks().cast(pa.timestamp("us", "UTC"))

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import orjson
 
-from decoder.scalars import LSN
+from decoder.scalars import lsn_text
 from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.slices import LAST_SEQ, Slice, SliceTable
 from replview.parquet.writing import layout
@@ -107,7 +107,7 @@ class Manifest:
             "slot": part.slot,
             "incarnation": part.incarnation,
             "commit_seq": {"after": part.after_seq, "through": part.through_seq},
-            "lsn": {"first": _lsn(first), "last": _lsn(last)},
+            "lsn": {"first": lsn_text(first), "last": lsn_text(last)},
             "commit_date": {"first": days[0], "last": days[-1]} if days else None,
             "slice": part.to_json(),
             **({"masked": {name: list(columns) for name, columns in part.masked}}
@@ -165,10 +165,6 @@ _OF_TABLE = ("rows", "changes", "files")
 _ASKED = ("unknown", "unfit")
 
 
-def _lsn(number: int | None) -> str | None:
-    return None if number is None else str(LSN(number))
-
-
 def _rows(
     files: Sequence[tuple[FilePart, WrittenFile]], kind: str, *, changes: bool = False
 ) -> int:
@@ -206,8 +202,8 @@ def _file(part: FilePart, written: WrittenFile) -> dict[str, object]:
         **some,
         "kind": part.kind,
         "commit_date": None if day is None else str(day),
-        "first_lsn": _lsn(part.within.first_lsn),
-        "last_lsn": _lsn(part.within.last_lsn),
+        "first_lsn": lsn_text(part.within.first_lsn),
+        "last_lsn": lsn_text(part.within.last_lsn),
         # The file may begin or end within one of these transactions.
         "commit_seq": {"first": after + (seq >= LAST_SEQ), "last": part.within.through[0]},
     }

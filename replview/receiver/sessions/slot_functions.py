@@ -17,7 +17,7 @@ from psycopg import sql
 
 from decoder.fast.hot import TAG_AT
 from decoder.reader import ProtocolError
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_from_text
 from replview.receiver.connecting import TEXT_SETTINGS
 from replview.receiver.problems import lost, trouble
 
@@ -56,8 +56,7 @@ class ServerState:
 
     def slot_lsn(self, column: str) -> LSN:
         """Return a position of the slot's row by its column; 0/0 where that is NULL."""
-        text = (self.slot or {}).get(column)
-        return LSN(0) if text is None else LSN.parse(text)
+        return lsn_from_text((self.slot or {}).get(column)) or LSN(0)
 
 
 def state_query(slot: str, xids: Collection[int] = ()) -> sql.Composable:

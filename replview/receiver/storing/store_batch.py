@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from decoder.events import Event, PreparedCommitted, RelationSeen
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_text
 from replview.receiver.actors import note_neighbours, settle_actors, take_claims_back
 from replview.receiver.culprits import Culprit, StoreTrial, blames_data
 from replview.receiver.mask_rules import MARK
@@ -27,7 +27,6 @@ from replview.receiver.storing.transactions import (
     PreparedEndings,
     count_by_actor,
     datetime_of,
-    lsn_text,
     store_rows,
     store_transitions,
 )

@@ -11,7 +11,7 @@ import orjson
 import psycopg
 
 from decoder.events import OpenTransaction, PreparedCommitted, PreparedRolledBack
-from decoder.scalars import LSN, datetime_from_us, now_us
+from decoder.scalars import datetime_from_us, lsn_text, now_us
 from replview.receiver.storing.portions import Portion, StateTransition
 from replview.store.read.rows import NOT_ABORTED
 from replview.store.write import copy_rows
@@ -127,11 +127,6 @@ def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> 
                 for transition in portion.transitions
             ],
         )
-
-
-def lsn_text(value: int | None) -> str | None:
-    """Return an LSN as PostgreSQL writes it; None for None."""
-    return None if value is None else str(LSN(value))
 
 
 def datetime_of(time_us: int | None) -> dt.datetime | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_from_text
 from replview.store.read.rows import TRANSACTION_COLUMNS, EventRow, TransactionRow
 from replview.store.read.seen import learn_touched, transaction_of
 from replview.store.read.session import Parameters, ReadSession
@@ -126,7 +126,7 @@ def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list
     """
     transitions: dict[int, list[TransitionRow]] = {}
     for transaction_id, state, lsn, source_time, recorded_at in session.rows(sql, [list(ids)]):
-        transition = TransitionRow(state, LSN.parse(lsn) if lsn else None, source_time, recorded_at)
+        transition = TransitionRow(state, lsn_from_text(lsn), source_time, recorded_at)
         transitions.setdefault(transaction_id, []).append(transition)
     return transitions
 

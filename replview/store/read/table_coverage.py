@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_from_text
 from replview.store.read.rows import QueriedSlot
 from replview.store.read.seen import seen_definition
 from replview.store.read.session import ReadSession
@@ -144,7 +144,7 @@ def _baseline(session: ReadSession, baseline_id: int) -> DoneBaseline | None:
     if not baselines:
         return None
     pk, rows, finished_at, lsn = baselines[0]
-    return DoneBaseline(pk, rows, finished_at, LSN.parse(lsn) if lsn else None)
+    return DoneBaseline(pk, rows, finished_at, lsn_from_text(lsn))
 
 
 def _published_since(looks: Sequence[_Publishing]) -> dt.datetime | None:

@@ -8,7 +8,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb, JsonbLoader
 
-from decoder.scalars import LSN
+from decoder.scalars import LSN, lsn_from_text, lsn_text
 from replview.store.write.lease import Lease, beat
 
 _HAND_OVER = """
@@ -92,8 +92,7 @@ def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
         ).fetchone()
     if row is None:
         raise LookupError(f"slot {slot_id} is not in the store")
-    lsn = row["checkpoint_lsn"]
-    return SlotRow(**{**row, "checkpoint_lsn": None if lsn is None else LSN.parse(lsn)})
+    return SlotRow(**{**row, "checkpoint_lsn": lsn_from_text(row["checkpoint_lsn"])})
 
 
 def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> SessionIncarnation:
@@ -110,7 +109,7 @@ def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> 
             [slot.id],
         ).fetchone()
     assert row is not None
-    checkpoint_lsn = LSN(0) if row[1] is None else LSN.parse(row[1])
+    checkpoint_lsn = lsn_from_text(row[1]) or LSN(0)
     return SessionIncarnation(slot.incarnation_id, slot.number, row[0], checkpoint_lsn, first_seen)
 
 
@@ -244,7 +243,7 @@ def log_event(
         """,
         [
             slot_id, incarnation_id, kind, message, Jsonb(detail or {}),
-            None if lsn is None else str(LSN(lsn)), after_commit_seq,
+            lsn_text(lsn), after_commit_seq,
         ],
     )  # fmt: skip
 

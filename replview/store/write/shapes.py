@@ -13,7 +13,7 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
-from decoder.scalars import LSN
+from decoder.scalars import lsn_text
 from replview.store.read.relation_shapes import made_anew
 
 #: Column → what identifies it in the source's catalog: ``relation_version.made``.
@@ -172,7 +172,7 @@ def store_shape(
 
 def _interval(lsn: int, xid: int | None, top: int | None, at: str) -> Jsonb:
     """Return the start of a version's time in force, as a list to append to its intervals."""
-    since = {"lsn": str(LSN(lsn)) if lsn else None, "xid": xid, "at": at}
+    since = {"lsn": lsn_text(lsn or None), "xid": xid, "at": at}
     return Jsonb([since if top in (None, xid) else {**since, "top": top}])
 
 
@@ -273,7 +273,7 @@ def _new_version(
         [
             relation_id, relation_id, digest, shape.schema, shape.table, shape.replica_identity,
             Jsonb(shape.columns_json()), Jsonb(list(shape.key_columns)),
-            str(LSN(lsn)) if lsn else None, xid, interval,
+            lsn_text(lsn or None), xid, interval,
         ],
     ).fetchone()  # fmt: skip
     assert row is not None

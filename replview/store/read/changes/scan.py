@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from decoder.scalars import LSN
+from decoder.scalars import lsn_from_text
 from replview.store.read.changes.batches import Batching, ChangeReader, Enough
 from replview.store.read.changes.of_transaction import last_seq
 from replview.store.read.changes.scan_places import Blocks, ScanPosition, SequenceRanges
@@ -197,8 +197,7 @@ class ChangeScan:
         if self.enough is None:
             reader.shared, reader.before = Shared(), {}
         for row in rows if self.wanted.where else ():
-            commit = None if row.commit_lsn is None else int(LSN.parse(row.commit_lsn))
-            reader.shared.mine[row.id] = row.incarnation_id, commit
+            reader.shared.mine[row.id] = row.incarnation_id, lsn_from_text(row.commit_lsn)
 
     def _enough(self, incarnation: Incarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
         """Return how many changes the caller wants; None: all.
