@@ -7,8 +7,8 @@ from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
+from decoder.scalars import LSN
 from replview.health.states import Health, Level, urgency
-from replview.store.fields import LSN
 from replview.store.models import Source, WatchedSubscription
 from replview.store.read.sql_text import identifier
 from replview.text.formats import age_words, bytes_words, plural

@@ -8,9 +8,6 @@ from django.utils.text import camel_case_to_spaces
 
 from decoder.scalars import LSN, lsn_from_text
 
-#: ``LSN`` is the value of an ``LSNField``: pages and the API import it from here.
-__all__ = ["LSN", "CharCodeField", "LSNField", "Table", "index_where"]
-
 if TYPE_CHECKING:
     _Field = models.Field[Any, Any]
 else:

@@ -14,10 +14,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from decoder.scalars import lsn_text
+from decoder.scalars import LSN, lsn_text
 from replview.access.visibility import current_visibility
 from replview.access.withheld import Withheld, seen_archived, withheld
-from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Slot, SlotIncarnation
 from replview.store.read.rows import ChangeRow
 from replview.store.retention.archive import home_of

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from decoder.scalars import LSN
 from replview.health.states import Level
-from replview.store.fields import LSN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from ninja import Query, Router, Schema
 
+from decoder.scalars import LSN
 from replview.access.page import ROWS, VIEWER, page
 from replview.access.visibility import reading_session
-from replview.store.fields import LSN
 from replview.store.models import Slot
 from replview.store.read.changes.records import OPERATIONS, utc_text
 from replview.store.read.coverage import coverage_of

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils import timezone
 
+from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.features.rows.as_of_page import AsOf, read_as_of
 from replview.features.rows.text import ChangeLine, RowSentence, line_of, sentence_of
-from replview.store.fields import LSN
 from replview.store.models import Slot
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.changes.values import mark_of

@@ -7,6 +7,7 @@ from datetime import datetime
 from django.urls import reverse
 from django.utils import timezone
 
+from decoder.scalars import LSN
 from replview.health.conditions import BY_IDLE, idle_timeout
 from replview.health.failover_steps import Failover, failover_of
 from replview.health.holding import Cause, cause_of
@@ -15,7 +16,6 @@ from replview.health.slot_steps import RemedyStep, steps_of
 from replview.health.source_state import SourceState, stale_after
 from replview.health.states import SlotReading
 from replview.store.failover_readiness import read_standbys
-from replview.store.fields import LSN
 from replview.store.models import Slot, Source, SourceLook, WatchedSlot
 from replview.store.same_server import one_a_slot, server_of
 from replview.text.formats import age_words, short_words

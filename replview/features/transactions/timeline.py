@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.store.fields import LSN
+from decoder.scalars import LSN
 from replview.store.read.changes.of_transaction import Spot
 from replview.store.read.history import OPEN_STATES
 from replview.store.read.rows import TransactionRow
