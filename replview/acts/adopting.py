@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from django.db import IntegrityError
+from django.utils.text import capfirst
 
 from replview.acts.noting import note_slot
 from replview.acts.receiving import silent
@@ -50,9 +51,7 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> P
     ]
     if facts.retained_wal_bytes:
         sentences.append("The changes that wait in the slot are received at once.")
-    sentences += [
-        f"{note.text[:1].upper()}{note.text[1:]}." for note in plan.notes if note != ADOPTED
-    ]
+    sentences += [f"{capfirst(note.text)}." for note in plan.notes if note != ADOPTED]
     return Plan(title=title, on=source.name, consequences=tuple(sentences), typed=name)
 
 

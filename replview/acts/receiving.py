@@ -1,5 +1,7 @@
 """Start and stop receiving a slot; a slot that its source no longer has is created again."""
 
+from django.utils.text import capfirst
+
 from replview.acts.noting import note_slot
 from replview.acts.publications import remade_steps
 from replview.acts.slot_making import PROPOSE_RECEIVERS, record_made
@@ -74,7 +76,7 @@ def plan_start(slot: Slot) -> Plan:
             consequences=(
                 "Transactions that committed since the record ended cannot be recorded: a new "
                 "incarnation of the slot begins, and history shows the gap.",
-                *(f"{note.text[:1].upper()}{note.text[1:]}." for note in plan.notes),
+                *(f"{capfirst(note.text)}." for note in plan.notes),
                 *(
                     f"Creating the slot now would wait for {transaction}."
                     for transaction in plan.waits_for

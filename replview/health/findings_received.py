@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from django.utils.text import capfirst
+
 from replview.health.conditions import foreseen_loss
 from replview.health.findings_limits import idle_words, of_conflict, of_xids, with_loss
 from replview.health.findings_wal import behind, lost, of_holder, of_wal
@@ -187,8 +189,7 @@ def _gone(slot: Slot, reading: SlotReading) -> Health | None:
 
 def _stopped(slot: Slot, reading: SlotReading) -> Health:
     """Return the finding that the slot is stopped, with the reason."""
-    problem = _clause(slot.problem_cause)
-    problem = problem[:1].upper() + problem[1:]
+    problem = capfirst(_clause(slot.problem_cause))
     if slot.problem_code in (DROPPED, STORE_FULL):
         dropped = slot.problem_code == DROPPED
         event = "was dropped at its WAL" if dropped else "is stopped: the store reached its"
@@ -242,7 +243,7 @@ def _of_receiver(slot: Slot, reading: SlotReading, now: datetime) -> Iterator[He
 def _held_up(slot: Slot, problem: str, now: datetime) -> Health:
     """Return the finding that the slot is not received, with the reason from server or store."""
     if slot.problem_code == QUARANTINED:
-        reason = f"{problem[:1].upper()}{problem[1:]}. " if problem else ""
+        reason = f"{capfirst(problem)}. " if problem else ""
         return Health(
             level=Level.NOW,
             title=f"{slot.name} is stopped by a change that could not be stored.",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.utils.dateparse import parse_datetime
+from django.utils.text import capfirst
 
 from decoder.scalars import LSN
 from replview.health.open_transactions import TransactionStatement, end_of_session, ends_of_prepared
@@ -252,7 +253,7 @@ def _open_transaction_cause(
                      sentence=f"Nothing open on the source holds it: {advance}")  # fmt: skip
     holder, catalog_age = with_xid[0], server.number("catalog_xmin_age")
     since = _recorded_since(holder, server, slot)
-    subject = f"{holder.words[:1].upper()}{holder.words[1:]}"
+    subject = capfirst(holder.words)
     is_young = holder.since is None or now - holder.since < _FOLLOWED_AFTER
     if (
         is_young

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand, CommandParser
+from django.utils.text import capfirst
 
 #: Options that Django adds to every command. They are accepted, but no help lists them.
 _DJANGO_OPTIONS = {
@@ -98,4 +99,4 @@ def _examples(lines: Sequence[str]) -> str | None:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("." if text and text[-1] not in ".?!" else "")
+    return capfirst(text) + ("." if text and text[-1] not in ".?!" else "")

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 from django.core.management.base import CommandError
+from django.utils.text import capfirst
 
 from replview.catalog.connections import reading
 from replview.catalog.peekable import PeekableServer, read_place
@@ -90,7 +91,7 @@ def _plugin_options(
 
 def found_lines(result: PeekResult, max_changes: int, max_seconds: float) -> list[str]:
     """Format a peek's result as lines for a terminal."""
-    lines = [f"{result.title} {result.cause[:1].upper()}{result.cause[1:]}"]
+    lines = [f"{result.title} {capfirst(result.cause)}"]
     if bound := result.not_looked_at(max_changes, max_seconds):
         lines.append(bound)
     if result.tables:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from django.utils.text import capfirst
 
 from decoder.lifecycle import Streaming
 from decoder.scalars import LSN, lsn_from_text, lsn_text
@@ -184,7 +185,7 @@ def quarantine(
             store,
             slot.id,
             "quarantined",
-            f"{cause[:1].upper()}{cause[1:]}. Receiving stopped before it.",
+            f"{capfirst(cause)}. Receiving stopped before it.",
             incarnation_id=incarnation[0],
             after_commit_seq=incarnation[1],
             lsn=culprit.lsn,

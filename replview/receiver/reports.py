@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import psycopg
+from django.utils.text import capfirst
 
 from decoder.scalars import LSN
 from replview.catalog.problems import SourceProblem
@@ -87,7 +88,7 @@ def log_trouble(
     store: psycopg.Connection[Any], lease: Lease, kind: str, trouble: SourceProblem
 ) -> None:
     """Write the cause of a problem into the slot's log."""
-    cause = f"{trouble.cause[:1].upper()}{trouble.cause[1:]}."
+    cause = f"{capfirst(trouble.cause)}."
     log_event(store, lease.slot_id, kind, cause, detail={"code": trouble.code})
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.text import capfirst
 
 from replview.store.models import Slot, SlotEvent, WatchedSlot
 from replview.store.slot_control import NO_PROBLEM
@@ -97,8 +98,8 @@ def record_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) 
             retry_at=None,
         )
         message = (
-            f"{cause[:1].upper()}{cause[1:]}. The record ends here: it will not contain what "
-            "commits until the slot is created again."
+            f"{capfirst(cause)}. The record ends here: it will not contain what commits until "
+            "the slot is created again."
         )
         log_budget(slot, message, dropped_incarnation=slot.incarnation_id, **detail)
 

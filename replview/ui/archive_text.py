@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from django.utils.text import capfirst
+
 from replview.store.retention.archive import MOST, Choice, chosen
 from replview.store.retention.archived import ArchiveState, former_target
 from replview.text.formats import bytes_words, plural
@@ -136,7 +138,7 @@ def _line(progress: ArchiveState) -> ArchiveLine:
         state = f"{until}, {plural(mark.changes, 'change')}, {bytes_words(mark.size_bytes)}; {rest}"
     problem = ""
     if mark is not None and mark.problem:
-        remedy = f"{mark.remedy[:1].upper()}{mark.remedy[1:]}"
+        remedy = capfirst(mark.remedy)
         problem = f"Archiving fails: {mark.problem}. {remedy}"
     return ArchiveLine(
         name=name,

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from django.utils.text import capfirst
+
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
 from replview.store.read.row_history import keys
@@ -81,7 +83,7 @@ def read_start(slot: Slot, words: Mapping[str, object]) -> Start:
         start.remedy = "A table appears here with its first published change. Choose another one."
         return start
     if reason := start.table.withheld(reading_session()):
-        start.problem = f"{reason[:1].upper()}{reason[1:]}."
+        start.problem = f"{capfirst(reason)}."
         start.remedy = "The transactions that touched the table show that something changed."
         return start
     _read_key(start, words)
@@ -118,7 +120,7 @@ def _take_key(start: Start, read: Callable[[], Mapping[str, str | None]]) -> Non
     try:
         start.key = start.table.printed(reading_session(), read())
     except keys.KeyProblem as problem:
-        start.problem = f"{str(problem)[:1].upper()}{str(problem)[1:]}."
+        start.problem = f"{capfirst(str(problem))}."
         start.remedy = "Type the key as the examples show."
 
 

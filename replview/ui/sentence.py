@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from django.utils.text import capfirst
+
 #: The cost of reading the existing rows of tables.
 BASELINE_COST = (
     "Each table is read once from beginning to end by one walsender, under ACCESS SHARE: reading "
@@ -65,4 +67,4 @@ def refusal(level: str, title: str, refused: ExplainedError) -> Sentence:
 
 def sentence(text: str) -> str:
     """Capitalize a sentence unless it begins with a name, such as ``max_slot_wal_keep_size``."""
-    return text[:1].upper() + text[1:] if re.match(r"(?!replview)[a-z]+(?![\w.])", text) else text
+    return capfirst(text) if re.match(r"(?!replview)[a-z]+(?![\w.])", text) else text

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from django.db.models import Count, Q
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from replview.features.alerts.amounts import Unit, amount_words
 from replview.features.alerts.kinds import kind_of
@@ -40,7 +41,7 @@ class AlertLine:
     def remedy(self) -> str:
         """Return what to do: the next step of the slot's health, else the kind's remedy."""
         step = self.next_step if self.firing and self.kind.per_slot else ""
-        return f"{step[:1].upper()}{step[1:]}" or self.kind.remedy
+        return capfirst(step) or self.kind.remedy
 
     @property
     def rule_name(self) -> str:

@@ -4,6 +4,8 @@ import datetime as dt
 import secrets
 from collections.abc import Iterable
 
+from django.utils.text import capfirst
+
 from replview.features.alerts import messages
 from replview.features.alerts.webhooks import WebhookRefused, host_of, is_public, parse_url
 from replview.store.models import AlertRule, Delivery, Webhook
@@ -92,7 +94,7 @@ def _check_url(url: str, allow_private: bool) -> str:
     try:
         parts, host = parse_url(url), host_of(url)
     except WebhookRefused as error:
-        raise WebhookProblem(f"{str(error)[:1].upper()}{str(error)[1:]}", field="url") from None
+        raise WebhookProblem(capfirst(str(error)), field="url") from None
     try:
         public = is_public(parts.hostname or "")
     except ValueError:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
+from django.utils.text import capfirst
 
 from replview.store.models import Baseline, Slot, Transaction
 from replview.text.formats import age_words, count_words, plural
@@ -136,7 +137,7 @@ def sentence(slot: Slot, rows: list[BaselineRow]) -> Sentence:
     if rows and rows[0].baseline.state == Baseline.State.FAILED:
         cause = rows[0].baseline.problem_cause
         title = f"No baseline of {rows[0].name}."
-        return _sentence("look", title, f"{cause[:1].upper()}{cause[1:]}.")
+        return _sentence("look", title, f"{capfirst(cause)}.")
     if done:
         title = f"{plural(len(done), 'table has', 'tables have')} a baseline."
         return _sentence("ok", title, "Their rows are stored as of one WAL position.")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.utils import timezone
+from django.utils.text import capfirst
 
 from replview.access.visibility import current_visibility, reading_session
 from replview.access.withheld import seen_peeked
@@ -107,7 +108,7 @@ class PeekResult:
             parts.append(f"{count_words(prepared)} prepared")
         facts = ", ".join(parts)
         duration = f"took {self.seconds}, slot not advanced."
-        return f"{facts}; {duration}" if facts else f"{duration[:1].upper()}{duration[1:]}"
+        return f"{facts}; {duration}" if facts else capfirst(duration)
 
     @property
     def seconds(self) -> str:

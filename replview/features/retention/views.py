@@ -7,6 +7,7 @@ from django.db.models import Min
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from replview.access.page import ADMIN, POST, READ_POST, VIEWER, Nav, page
 from replview.access.visibility import reading_session
@@ -168,7 +169,7 @@ def off(request: HttpRequest) -> HttpResponse:
 
 
 def _show_refusal(request: HttpRequest, form: ArchiveForm, reason: str) -> HttpResponse:
-    form.error = f"{reason[:1].upper()}{reason[1:].rstrip('.')}."
+    form.error = f"{capfirst(reason.rstrip('.'))}."
     return render(request, "retention/store.html", {"page": page_of(form=form)}, status=422)
 
 
@@ -189,7 +190,7 @@ def store(request: HttpRequest) -> HttpResponse:
             raise ValueError("choose what to protect at the budget")
     except ValueError as error:
         reason = str(error)
-        page = page_of(typed=budget, error=f"{reason[:1].upper()}{reason[1:]}.")
+        page = page_of(typed=budget, error=f"{capfirst(reason)}.")
         return render(request, "retention/store.html", {"page": page}, status=422)
     by = request.user.get_username()
     instance_settings.write("store.budget_bytes", budget_bytes, by)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
+from django.utils.text import capfirst
 
 from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
 from replview.catalog.wal_budget import parse_budget
@@ -50,7 +51,7 @@ class BudgetForm(forms.Form):
         try:
             return parse_budget(self.cleaned_data["wal_budget"])
         except ValueError as error:
-            raise forms.ValidationError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+            raise forms.ValidationError(f"{capfirst(str(error))}.") from None
 
     def clean_heartbeat(self) -> int | None:
         """Return the interval in seconds; refuse one on a standby, which is read-only."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from replview.access.page import ADMIN, OF_SLOT, READ_POST, VIEWER, page
 from replview.features.slots import views as slot_page
@@ -54,11 +55,8 @@ def keeping_page(
 ) -> KeepingPage:
     """Build the page; ``typed`` holds the form's two fields, age and size."""
     forecast = of_slot(slot)
-    words, has_words = (
-        retention_text.slot_forecast_words(forecast),
-        retention_text.has_words(forecast),
-    )
-    has_words = has_words[0].upper() + has_words[1:]
+    words = retention_text.slot_forecast_words(forecast)
+    has_words = capfirst(retention_text.has_words(forecast))
     return KeepingPage(
         slot=slot,
         forecast=forecast,
@@ -94,7 +92,7 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
         try:
             requested = retention_text.parse_keeping(typed_for, typed_most)
         except ValueError as problem:
-            error = f"{str(problem)[:1].upper()}{str(problem)[1:]}."
+            error = f"{capfirst(str(problem))}."
     loss = loss_of(slot, requested) if requested is not None and requested != current else None
     if request.method == "POST" and requested is not None:
         unconfirmed = loss is not None and loss.is_to_be_confirmed
