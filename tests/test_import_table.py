@@ -42,7 +42,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "replview.parquet": {
         "decoder.scalars", "replview.store.read", "replview.runtime.failpoints",
-        "replview.text.problem", "replview.text.parsing",
+        "replview.text.problem", "replview.text.parsing", "replview.text.formats",
     },
     "replview.spark": {
         "decoder.scalars", "replview.store.read", "replview.parquet",

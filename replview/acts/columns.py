@@ -19,7 +19,7 @@ from replview.acts.publication_alterations import (
 from replview.acts.publications import look_at_publications, made_by_us, remaining_slots
 from replview.catalog.columns import read_columns
 from replview.catalog.connections import Connection, reading
-from replview.catalog.naming import some_of, table_parts
+from replview.catalog.naming import table_parts
 from replview.catalog.personal_columns import looks_like
 from replview.catalog.plan.columns import (
     ColumnChanges,
@@ -37,6 +37,7 @@ from replview.store.django_session import masked_columns
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.store.slot_control import reopen
+from replview.text.formats import some_of
 from replview.text.parsing import table_text
 
 _DEADLINE_SECONDS = 15.0

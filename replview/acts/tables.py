@@ -15,7 +15,7 @@ from replview.acts.publication_alterations import (
 )
 from replview.acts.publications import look_at_publications, made_by_us
 from replview.catalog.connections import Connection, reading
-from replview.catalog.naming import quoted, some_of, table_parts
+from replview.catalog.naming import quoted, table_parts
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.publication_changes import PublicationChanges, plan_changes
 from replview.catalog.plan.slot_request import fully_usable
@@ -27,6 +27,7 @@ from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.store.slot_control import reopen
 from replview.store.slot_log import add_line
+from replview.text.formats import some_of
 
 #: Seconds that a caught-up stream may take to pass a statement that has just committed.
 _PASS_SECONDS = 20.0

@@ -12,13 +12,13 @@ from replview.catalog import doctor_checks, doctor_plugins
 from replview.catalog.connections import Connection, connect_replication, connected
 from replview.catalog.doctor_checks import Finding, note, ok, problem, warning
 from replview.catalog.holders import HoldingTransaction, read_open_transactions
-from replview.catalog.naming import literal, some_of
+from replview.catalog.naming import literal
 from replview.catalog.problems import THROUGH_SQL, explain
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.tables import read_tables
-from replview.text.formats import bytes_words
+from replview.text.formats import bytes_words, some_of
 
 _OLDEST_READABLE = 100000
 #: Transactions younger than this are ignored: they end before anyone could act.

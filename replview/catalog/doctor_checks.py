@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from replview.catalog.connections import Connection, Query
-from replview.catalog.naming import quoted, some_of
+from replview.catalog.naming import quoted
 from replview.catalog.publications import Publication
 from replview.catalog.server import ServerFacts, unreported_facts
 from replview.catalog.tables import TableFacts
-from replview.text.formats import bytes_words
+from replview.text.formats import bytes_words, some_of
 
 MAY_MONITOR = Query(
     name="may_monitor",

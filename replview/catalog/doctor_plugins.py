@@ -11,9 +11,10 @@ import psycopg
 
 from replview.catalog.connections import Connection, Query
 from replview.catalog.doctor_checks import Finding, problem, warning
-from replview.catalog.naming import literal, quoted, some_of
+from replview.catalog.naming import literal, quoted
 from replview.catalog.server import ServerFacts
 from replview.catalog.slots import SlotFacts
+from replview.text.formats import some_of
 
 PLUGINS = Query(
     name="plugins",

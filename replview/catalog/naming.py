@@ -27,12 +27,6 @@ def table_parts(text: str) -> tuple[str, str]:
     return (first, ".".join(rest)) if rest else ("public", first)
 
 
-def some_of(names: list[str], limit: int = 10) -> str:
-    """Return names for a sentence: the first ``limit``, then how many more there are."""
-    listed = ", ".join(names[:limit])
-    return f"{listed} and {len(names) - limit} more" if len(names) > limit else listed
-
-
 def slot_name_fault(name: str) -> str:
     """Return why PostgreSQL would refuse the slot name, or truncate it; empty: it is valid."""
     if len(name.encode()) > LONGEST_NAME_BYTES:

@@ -4,6 +4,7 @@ An unknown value stays None and never becomes zero.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 #: Units in PostgreSQL's spelling, in steps of 1024: ``64GB`` is 64 times 1024 cubed.
@@ -85,6 +86,12 @@ def rate_words(per_second: float) -> str:
 def plural(number: int, one: str, many: str | None = None) -> str:
     """Return ``1 slot`` or ``3 slots``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def some_of(names: Sequence[str], limit: int = 10) -> str:
+    """Return names for a sentence: the first ``limit``, then how many more there are."""
+    listed = ", ".join(names[:limit])
+    return f"{listed} and {len(names) - limit} more" if len(names) > limit else listed
 
 
 def version_words(server_version: int | None) -> str:

@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 
 from replview.store.models import Export, HistoryJob
+from replview.text.formats import some_of
 from replview.ui.params import Params
 from replview.ui.sentence import Sentence, as_next
 
@@ -52,9 +53,7 @@ def url_of(name: str, words: Mapping[str, str]) -> str:
 
 def tables_words(tables: Sequence[str]) -> str:
     """Return ``orders, payments``; at most three names."""
-    names = [name.removeprefix("public.") for name in tables]
-    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + rest if names else "all tables"
+    return some_of([name.removeprefix("public.") for name in tables], 3) or "all tables"
 
 
 def failed(row: RecordedJob) -> Sentence:

@@ -2,7 +2,14 @@
 
 import pytest
 
-from replview.text.formats import age_words, bytes_words, rate_words, short_words, version_words
+from replview.text.formats import (
+    age_words,
+    bytes_words,
+    rate_words,
+    short_words,
+    some_of,
+    version_words,
+)
 from replview.text.problem import split_remedy
 from replview.ui.charts.sparkline import sparkline
 
@@ -37,6 +44,11 @@ def test_delays_and_rates() -> None:
     assert rate_words(1840) == "1,840\xa0tx/s"
     assert version_words(160014) == "PG 16.14"
     assert version_words(None) == "version unknown"
+
+
+def test_a_long_list_of_names_ends_with_their_number() -> None:
+    assert some_of(["a", "b"], 2) == "a, b"
+    assert some_of(["a", "b", "c", "d"], 2) == "a, b and 2 more"
 
 
 @pytest.mark.parametrize(

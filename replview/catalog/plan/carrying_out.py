@@ -11,9 +11,9 @@ from psycopg import sql
 
 from replview.catalog.connections import Connection, connect
 from replview.catalog.holders import read_open_transactions
-from replview.catalog.naming import some_of
 from replview.catalog.plan.plan import Plan, Statement
 from replview.catalog.problems import SourceProblem, explain, first_line
+from replview.text.formats import some_of
 
 #: Seconds between two reports of what slot creation is waiting for.
 PROGRESS_SECONDS = 2.0

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from psycopg import sql
 
 from replview.catalog.connections import Connection
-from replview.catalog.naming import some_of
 from replview.catalog.plan.slot_request import Columns, SlotRequest, fully_usable
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import (
@@ -23,6 +22,7 @@ from replview.catalog.publications import (
     read_publications,
 )
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
+from replview.text.formats import some_of
 
 #: The first server version with column lists.
 _COLUMN_LISTS_SINCE = 150000

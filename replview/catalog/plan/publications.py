@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from replview.catalog.connections import Connection
-from replview.catalog.naming import LONGEST_NAME_BYTES, some_of
+from replview.catalog.naming import LONGEST_NAME_BYTES
 from replview.catalog.plan.columns import check_columns, table_items
 from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import SlotRequest, check_owned, chosen_tables, fully_usable
@@ -18,6 +18,7 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts
 from replview.catalog.tables import TableFacts, read_tables
+from replview.text.formats import some_of
 from replview.text.problem import Note
 
 _PUBLISH_SINGLY = "Publish the tables one by one"

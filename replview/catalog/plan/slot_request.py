@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.catalog.connections import reading
-from replview.catalog.naming import some_of, table_parts
+from replview.catalog.naming import table_parts
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import Publication, read_publications
 from replview.catalog.tables import TableFacts, leaves_of
 from replview.catalog.wal_budget import read_budget
+from replview.text.formats import some_of
 from replview.text.parsing import name_parts
 
 #: Columns by table: ``{(schema, table): columns}``.

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from psycopg import sql
 
 from replview.catalog.connections import Connection
-from replview.catalog.naming import some_of
 from replview.catalog.plan.actor_stamp import (
     BODY,
     MAY_TRIGGER,
@@ -19,6 +18,7 @@ from replview.catalog.plan.actor_stamp import (
 from replview.catalog.plan.plan import Statement
 from replview.catalog.problems import SourceProblem
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
+from replview.text.formats import some_of
 from replview.text.problem import Note
 
 _LOCK_ON_CREATE = (

@@ -8,11 +8,11 @@ from django.urls import reverse
 
 from replview.access.page import GET_POST, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.visibility import current_visibility
-from replview.catalog.naming import some_of
 from replview.features.baselines.page import MOST_TABLES, build_form, build_page, refusal_of
 from replview.features.baselines.text import RATES, BaselineForm
 from replview.jobs import baselines as store
 from replview.store.models import Baseline, Slot
+from replview.text.formats import some_of
 from replview.text.parsing import is_chosen
 from replview.ui.params import Params, scope_to
 

@@ -19,6 +19,7 @@ from replview.store.read.row_history.events import change_name
 from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.history import RowHistory
 from replview.store.read.sql_text import comment, identifier, literal, table_name
+from replview.text.formats import some_of
 from replview.text.parsing import clean_text
 from replview.ui.changes.cells import Cell
 from replview.ui.row_start import Start
@@ -221,8 +222,7 @@ def _group_reasons(as_of: AsOf) -> None:
     for name, reason in as_of.state.unknown.items():
         by_reason.setdefault(WHY.get(reason, reason), []).append(name)
     for reason, names in by_reason.items():
-        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        as_of.reasons.append((shown, reason))
+        as_of.reasons.append((some_of(names, 6), reason))
 
 
 def _insert_statement(state: RowState, start: Start) -> str:

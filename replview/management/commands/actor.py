@@ -10,7 +10,6 @@ from django.core.management.base import CommandError
 
 from replview.acts.noting import note_source
 from replview.catalog.connections import Connection, reading
-from replview.catalog.naming import some_of
 from replview.catalog.plan.actor_stamp import read_stamp
 from replview.catalog.plan.stamp_plan import StampPlan, plan_install, plan_remove
 from replview.catalog.plan.stamp_run import carry_stamp
@@ -19,6 +18,7 @@ from replview.management.instance import BY, OPTIONS, Actions, conninfo_of
 from replview.store.identity import store_system_identifier
 from replview.store.models import Source
 from replview.store.write.access_record import Action, note
+from replview.text.formats import some_of
 from replview.text.problem import with_place
 
 _DSN = "a libpq connection string, service=NAME, env:VARIABLE, or a source's name"

@@ -12,7 +12,7 @@ from replview.jobs import baselines
 from replview.management.instance import BY, InstanceCommand, find_slot, table_of
 from replview.store.models import Baseline, Slot
 from replview.store.read.mask_rules import table_readings
-from replview.text.formats import plural
+from replview.text.formats import plural, some_of
 from replview.text.parsing import is_chosen, plain_name, read_table_word
 from replview.ui.sentence import BASELINE_COST
 
@@ -140,9 +140,8 @@ def tables_for(slot: Slot, names: list[str], *, everything: bool) -> list[tuple[
 
 def cost_lines(tables: list[tuple[str, str]]) -> list[str]:
     """Format what baselines of these tables cost the source and which rights they need."""
-    names = ", ".join(f"{schema}.{table}" for schema, table in tables[:8])
-    rest = f" and {len(tables) - 8} more" if len(tables) > 8 else ""
-    return [f"a baseline of {names}{rest}:", f"  costs: {BASELINE_COST}",
+    names = some_of([f"{schema}.{table}" for schema, table in tables], 8)
+    return [f"a baseline of {names}:", f"  costs: {BASELINE_COST}",
             "  needs: SELECT on the tables, and a replication connection"]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from replview.store.retention.forecast import loss_of
 from replview.store.retention.policy import Keeping, change_keeping
 from replview.store.slot_budget import change_budget
 from replview.store.slot_control import reopen
-from replview.text.formats import bytes_words
+from replview.text.formats import bytes_words, some_of
 from replview.text.parsing import table_text
 from replview.text.sizes import limit_text
 
@@ -121,8 +121,7 @@ def _compare_tables(
     if not add and not remove:
         return
     parts = [f"+{name}" for name in add] + [f"-{name}" for name in remove]
-    rest = f" and {len(parts) - 12} more" if len(parts) > 12 else ""
-    item.change("tables", f"{len(members)} published", f"{' '.join(parts[:12])}{rest}")
+    item.change("tables", f"{len(members)} published", some_of(parts, 12))
     changed = {"add": add, "remove": remove}
     item.take(plan_tables(slot, **changed), lambda say: change_tables(slot, **changed, by=BY))
 

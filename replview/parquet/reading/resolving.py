@@ -31,6 +31,7 @@ from replview.parquet.slices import (
     TableVersion,
 )
 from replview.store.read.relation_shapes import SHAPE_CAME
+from replview.text.formats import some_of
 from replview.text.parsing import is_chosen, read_table_word, table_word
 
 _SHOWN = 20
@@ -150,7 +151,7 @@ def _incarnation(
         everything = connection.execute(_INCARNATIONS, {"source": None, "slot": None}).fetchall()
         raise _no_slot(source, slot, [f"{row[0]}/{row[1]}" for row in everything])
     if len(slots) > 1:
-        names = _some([f"{each[0]}/{each[1]}" for each in slots])
+        names = some_of([f"{each[0]}/{each[1]}" for each in slots], _SHOWN)
         raise StoreProblem(
             "the store has several slots", f"name one with source and slot; there are {names}"
         )
@@ -175,13 +176,9 @@ def _no_slot(source: str | None, slot: str | None, names: list[str]) -> StorePro
     wanted = "/".join(filter(None, (source, slot)))
     if not names:
         return StoreProblem("the store has no slots", "add a source and a slot in replview first")
-    hint = f"{did_you_mean(wanted, names)}name one with source and slot; there are {_some(names)}"
+    known = some_of(names, _SHOWN)
+    hint = f"{did_you_mean(wanted, names)}name one with source and slot; there are {known}"
     return StoreProblem(f"the store has no slot {wanted!r}", hint)
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def _narrowed(
@@ -274,7 +271,7 @@ def _no_table(name: str, known: list[str], slot: str) -> StoreProblem:
         hint = f"did you mean {like}? " if like else ""
     return StoreProblem(
         f"{slot} has no table {name!r}",
-        f"{hint}name it as schema.table, as last seen; there are {_some(known)}",
+        f"{hint}name it as schema.table, as last seen; there are {some_of(known, _SHOWN)}",
     )
 
 

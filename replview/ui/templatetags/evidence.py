@@ -6,10 +6,9 @@ from datetime import datetime
 from django import template
 from django.utils.safestring import SafeString
 
-from replview.catalog.naming import some_of
 from replview.store.read.coverage import ArchiveExtent, Coverage, Gap
 from replview.store.read.table_coverage import TableCoverage
-from replview.text.formats import day_second_words, plural
+from replview.text.formats import day_second_words, plural, some_of
 from replview.ui.component_html import OPERATIONS_MANY, time_html
 
 register = template.Library()
