@@ -13,6 +13,7 @@ import psycopg
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection, Query
 from replview.catalog.server import read_position
+from replview.text.formats import age_words
 
 OPEN_TRANSACTIONS = Query(
     name="open_transactions",
@@ -148,11 +149,11 @@ class HoldingTransaction:
 
     def __str__(self) -> str:
         session = f"{self.role or 'unknown role'} in {self.database or 'unknown database'}"
-        age = "for an unknown time" if self.age_seconds is None else f"for {self.age_seconds:.0f} s"
+        age = "an unknown time" if self.age_seconds is None else age_words(self.age_seconds)
         if self.gid is not None:
-            return f"prepared transaction {self.gid} ({session}, {age})"
+            return f"prepared transaction {self.gid} ({session}, for {age})"
         name = f", {self.application_name}" if self.application_name else ""
-        return f"process {self.pid} ({session}{name}, {self.state or 'state unknown'}, {age})"
+        return f"process {self.pid} ({session}{name}, {self.state or 'state unknown'}, for {age})"
 
 
 def read_open_transactions(connection: Connection) -> list[HoldingTransaction]:

@@ -77,10 +77,10 @@ def short_words(microseconds: float) -> str:
     return age_words(microseconds / 1_000_000)
 
 
-def rate_words(per_second: float) -> str:
-    """Return transactions per second: ``0.4 tx/s``, ``23 tx/s``, ``1,840 tx/s``."""
+def rate_words(per_second: float, unit: str = "tx") -> str:
+    """Return a rate, of transactions by default: ``0.4 tx/s``, ``23 tx/s``, ``1,840 tx/s``."""
     figure = f"{per_second:.1f}" if 0 < per_second < 1 else f"{per_second:,.0f}"
-    return f"{figure}{NO_BREAK}tx/s"
+    return f"{figure}{NO_BREAK}{unit}/s"
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:

@@ -42,6 +42,7 @@ def test_delays_and_rates() -> None:
     assert rate_words(0) == "0\xa0tx/s"
     assert rate_words(0.42) == "0.4\xa0tx/s"
     assert rate_words(1840) == "1,840\xa0tx/s"
+    assert rate_words(1730, "changes") == "1,730\xa0changes/s"
     assert version_words(160014) == "PG 16.14"
     assert version_words(None) == "version unknown"
 

@@ -89,10 +89,7 @@ def age_bar(length: float, long: bool) -> SafeString:
 @register.filter
 def per_second(rate: float | None) -> str:
     """Format a rate such as ``1,730 changes/s``; below 1 with a decimal."""
-    if rate is None:
-        return "unknown"
-    figure = f"{rate:.1f}" if 0 < rate < 1 else f"{rate:,.0f}"
-    return f"{figure}{formats.NO_BREAK}changes/s"
+    return "unknown" if rate is None else formats.rate_words(rate, "changes")
 
 
 @register.filter

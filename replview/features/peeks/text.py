@@ -13,7 +13,7 @@ from replview.access.withheld import seen_peeked
 from replview.store.models import Transaction
 from replview.store.read.changes.records import OPERATIONS
 from replview.store.read.rows import ChangeRow
-from replview.text.formats import NO_BREAK, age_words, count_words, plural
+from replview.text.formats import NO_BREAK, age_words, count_words, plural, short_words
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.component_html import grade_kind
@@ -114,7 +114,7 @@ class PeekResult:
     def seconds(self) -> str:
         """Return the duration of the peek, for example ``1.2 s``."""
         value = self.result.get("seconds")
-        return f"{value:.1f}{NO_BREAK}s" if isinstance(value, int | float) else "an unknown time"
+        return short_words(value * 1e6) if isinstance(value, int | float) else "an unknown time"
 
     def not_looked_at(self, max_changes: int, max_seconds: float) -> str:
         """Return a sentence about the bound that ended the peek; empty if it read everything."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from replview.text.formats import age_words, short_words
+from replview.text.formats import short_words
 
 WIDTH, HEIGHT = 176, 16
 #: The x coordinates of the line's begin and end; the symbol of the end follows.
@@ -163,9 +163,7 @@ def _spans(durations: list[tuple[str, float | None]]) -> list[StateSpan]:
 
 
 def _duration_text(seconds: float | None) -> str:
-    if seconds is None:
-        return "unknown"
-    return age_words(seconds) if seconds >= 1 else short_words(seconds * 1e6)
+    return "unknown" if seconds is None else short_words(seconds * 1e6)
 
 
 def _step_words(step: Stage) -> str:
