@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from math import sqrt
 
 from replview.store.models import Slot, Transaction
+from replview.store.read.sql_text import string
 from replview.text.formats import count_words
 
 #: Age from which an age bar is amber.
@@ -78,22 +79,14 @@ class TransactionStatement:
     sql: str
 
 
-def literal(text: str) -> str:
-    """Return a string constant that does not depend on ``standard_conforming_strings``."""
-    quoted = text.replace("'", "''")
-    if "\\" in text:
-        return "E'" + quoted.replace("\\", "\\\\") + "'"
-    return f"'{quoted}'"
-
-
 def ends_of_prepared(gid: str, changes: str) -> tuple[TransactionStatement, TransactionStatement]:
     """Return the statements that commit and that roll back a prepared transaction.
 
     The user chooses: the effects are opposite.
     """
     return (
-        TransactionStatement(f"Keep its {changes}", f"COMMIT PREPARED {literal(gid)};"),
-        TransactionStatement("Or discard them", f"ROLLBACK PREPARED {literal(gid)};"),
+        TransactionStatement(f"Keep its {changes}", f"COMMIT PREPARED {string(gid)};"),
+        TransactionStatement("Or discard them", f"ROLLBACK PREPARED {string(gid)};"),
     )
 
 
@@ -105,7 +98,7 @@ def end_of_session(pid: int, xid: int | None, began: str = "") -> TransactionSta
     """
     if xid is None and not began:
         return None
-    check = f"xact_start = {literal(began)}" if xid is None else f"backend_xid = '{xid:d}'::xid"
+    check = f"xact_start = {string(began)}" if xid is None else f"backend_xid = '{xid:d}'::xid"
     return TransactionStatement(
         "End its session, which discards the transaction",
         f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity\nWHERE pid = {pid:d} AND {check};",  # noqa: S608 (to be copied)

@@ -91,7 +91,7 @@ def _lost_steps(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
 def _create(server: ServerSlot, slot: Slot | None) -> RemedyStep:
     """Return the step that creates the slot again with the options that it had."""
     options = [server.facts.get("two_phase") is True, server.facts.get("failover") is True]
-    arguments = [_name(server), string(server.plugin or "pgoutput").lstrip()]
+    arguments = [_name(server), string(server.plugin or "pgoutput")]
     if any(options):
         arguments += ["false", *("true" if option else "false" for option in options)]
         arguments = arguments[: 5 if options[1] else 4]
@@ -184,4 +184,4 @@ def drop_statement(server: ServerSlot) -> str:
 
 
 def _name(server: ServerSlot) -> str:
-    return string(server.name).lstrip()
+    return string(server.name)

@@ -67,7 +67,7 @@ def string(text: str) -> str:
     """Return a string constant with one meaning under any ``standard_conforming_strings``."""
     quoted = text.replace("'", "''")
     if "\\" in quoted:
-        return " E'" + quoted.replace("\\", "\\\\") + "'"
+        return "E'" + quoted.replace("\\", "\\\\") + "'"
     return f"'{quoted}'"
 
 
@@ -90,7 +90,7 @@ def literal(value: object, type_name: str | None = None) -> str:
         return text
     if base == "boolean" and text in ("t", "f"):
         return "true" if text == "t" else "false"
-    return string(text).lstrip()
+    return string(text)
 
 
 def equals(name: str, value: object, type_name: str | None, *, key: bool = False) -> str:
@@ -106,4 +106,4 @@ def equals(name: str, value: object, type_name: str | None, *, key: bool = False
         return f"{column} = {literal(value, type_name)}"
     # The types json and xml have no equality, and that of point or a composite type means something
     # else.
-    return f"{column}::text = {string(str(value)).lstrip()}"
+    return f"{column}::text = {string(str(value))}"

@@ -21,7 +21,7 @@ from replview.features.in_flight.views import (
     build_page,
     read_chosen,
 )
-from replview.health.open_transactions import literal
+from replview.health.open_transactions import ends_of_prepared
 from replview.health.states import Level
 from replview.store.models import (
     AbortedSubtransaction,
@@ -313,7 +313,8 @@ def test_a_prepared_one_that_is_in_no_record_says_why(
     [("plain", "'plain'"), ("it's", "'it''s'"), (r"a\b'", r"E'a\\b'''"), ("", "''")],
 )
 def test_a_gid_is_quoted_for_any_server(gid: str, quoted: str) -> None:
-    assert literal(gid) == quoted
+    commit, _ = ends_of_prepared(gid, "changes")
+    assert commit.sql == f"COMMIT PREPARED {quoted};"
 
 
 def _ended(scene: Scene, state: str, **values) -> Transaction:

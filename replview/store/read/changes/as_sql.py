@@ -303,9 +303,9 @@ def _message(change: ChangeRow) -> ChangeStatement:
     elif isinstance(content, Mapping):
         return ChangeStatement(None, f"content: {mark_of(content)}")
     else:
-        content_sql = string(str(content or "")).lstrip()
+        content_sql = string(str(content or ""))
     transactional = "true" if message.get("transactional", True) else "false"
-    prefix = string(str(message.get("prefix", ""))).lstrip()
+    prefix = string(str(message.get("prefix", "")))
     return ChangeStatement(
         f"SELECT pg_logical_emit_message({transactional}, {prefix}, {content_sql});"
     )
