@@ -20,6 +20,7 @@ from replview.parquet.reading.places import (
 )
 from replview.parquet.reading.transactions import TransactionGroup
 from replview.parquet.slices import LAST_SEQ, Slice, SliceTable
+from replview.store.read.session import array_text
 
 _ROWS = """
     SELECT c.transaction_id AS id, c.seq, c.lsn, c.version_id, {kind} AS kind{may_derive},
@@ -107,13 +108,8 @@ def source_of(group: TransactionGroup) -> tuple[sql.Composable, sql.Composable]:
     named = sql.SQL(
         "change c JOIN unnest({}::bigint[]) WITH ORDINALITY AS g (id, place)"
         " ON g.id = c.transaction_id"
-    ).format(_array(group.ids))
+    ).format(array_text(group.ids))
     return named, sql.SQL("g.place")
-
-
-def _array(ids: Sequence[int]) -> str:
-    """Write an array of identifiers: psycopg checks each element with a regular expression."""
-    return "{" + ",".join(map(str, ids)) + "}"
 
 
 def changes_of(
@@ -145,9 +141,10 @@ def _of_transactions(group: TransactionGroup) -> sql.Composable:
     if len(ids) == 1:
         return sql.SQL("c.transaction_id = {}").format(ids[0])
     if group.among is None:
-        return sql.SQL("c.transaction_id = ANY({}::bigint[])").format(_array(ids))
+        return sql.SQL("c.transaction_id = ANY({}::bigint[])").format(array_text(ids))
     between = sql.SQL("c.transaction_id BETWEEN {} AND {}").format(ids[0], ids[-1])
     if group.among == len(ids):
         return between
     # (Without "+ 0" the planner would look up each identifier in the index all the same.)
-    return sql.SQL("{} AND c.transaction_id + 0 = ANY({}::bigint[])").format(between, _array(ids))
+    among = sql.SQL("{} AND c.transaction_id + 0 = ANY({}::bigint[])")
+    return among.format(between, array_text(ids))
