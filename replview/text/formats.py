@@ -88,6 +88,11 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def shortened(text: str, limit: int) -> str:
+    """Return a text of at most ``limit`` characters; where it was cut, the last one is ``…``."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
 def some_of(names: Sequence[str], limit: int = 10) -> str:
     """Return names for a sentence: the first ``limit``, then how many more there are."""
     listed = ", ".join(names[:limit])

@@ -9,6 +9,7 @@ from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
 from replview.store.read.row_history import keys
 from replview.text.addresses import row_url
+from replview.text.formats import shortened
 from replview.text.parsing import clean_text, table_word
 from replview.ui.params import Params
 
@@ -65,8 +66,7 @@ class Start:
     def short_name(self) -> str:
         """Return the row's name in a sentence: ``orders 42``."""
         values = ", ".join("null" if v is None else v for v in (self.key or {}).values())
-        shown = values if len(values) <= 60 else f"{values[:59]}…"
-        return f"{self.table.relation.table if self.table else ''} {shown}"
+        return f"{self.table.relation.table if self.table else ''} {shortened(values, 60)}"
 
 
 def read_start(slot: Slot, words: Mapping[str, object]) -> Start:

@@ -7,6 +7,7 @@ from replview.text.formats import (
     bytes_words,
     rate_words,
     short_words,
+    shortened,
     some_of,
     version_words,
 )
@@ -45,6 +46,11 @@ def test_delays_and_rates() -> None:
     assert rate_words(1730, "changes") == "1,730\xa0changes/s"
     assert version_words(160014) == "PG 16.14"
     assert version_words(None) == "version unknown"
+
+
+def test_a_long_text_is_cut_to_the_limit() -> None:
+    assert shortened("invoices", 8) == "invoices"
+    assert shortened("invoices_2026", 8) == "invoice…"
 
 
 def test_a_long_list_of_names_ends_with_their_number() -> None:

@@ -24,7 +24,7 @@ from replview.store.sums.actor_sums import (
     totals_of,
 )
 from replview.text.addresses import find_url, transactions_url
-from replview.text.formats import count_words, plural
+from replview.text.formats import count_words, plural, shortened
 from replview.text.parsing import table_text
 from replview.ui.changes.transaction_lines import TransactionLine, transaction_lines
 
@@ -356,8 +356,7 @@ def _flatten(context: Mapping[str, object]) -> Iterable[tuple[str, str]]:
 
 
 def _short_text(value: object) -> str:
-    text = "null" if value is None else str(value)
-    return text if len(text) <= 120 else f"{text[:119]}…"
+    return shortened("null" if value is None else str(value), 120)
 
 
 def _table_label(table: TableSum) -> str:

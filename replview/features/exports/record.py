@@ -21,7 +21,7 @@ from replview.store.models import Export
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed
 from replview.targets.policy import Refused
-from replview.text.formats import age_words, bytes_words, count_words, plural
+from replview.text.formats import age_words, bytes_words, count_words, plural, shortened
 from replview.ui.job_pages import failed
 from replview.ui.sentence import Sentence
 
@@ -231,5 +231,4 @@ def _source_names(schema: pa.Schema) -> dict[str, str]:
 def _cell_text(value: object) -> str | None:
     if value is None:
         return None
-    text = value.hex() if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _CELL_CHARACTERS else f"{text[:_CELL_CHARACTERS]}…"
+    return shortened(value.hex() if isinstance(value, bytes) else str(value), _CELL_CHARACTERS)

@@ -22,6 +22,7 @@ from replview.spark.processes import JobProcess
 from replview.store.models import Export, HistoryJob
 from replview.store.retention import archive
 from replview.targets.policy import Refused, check_again, read_policy
+from replview.text.formats import shortened
 
 log = logging.getLogger(__name__)
 
@@ -169,9 +170,7 @@ def _stored_value(value: object) -> Any:
     """Return lists and maps as text, and long text cut."""
     if isinstance(value, list | dict):
         value = orjson.dumps(value).decode()
-    if isinstance(value, str) and len(value) > _CELL_CHARACTERS:
-        return f"{value[:_CELL_CHARACTERS]}…"
-    return value
+    return shortened(value, _CELL_CHARACTERS) if isinstance(value, str) else value
 
 
 #: A lost worker's job starts again from the beginning.

@@ -23,7 +23,7 @@ from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed
 from replview.text.addresses import actor_url, row_url, transactions_url
-from replview.text.formats import age_words, count_words, plural
+from replview.text.formats import age_words, count_words, plural, shortened
 from replview.ui.job_pages import failed
 from replview.ui.sentence import Sentence
 
@@ -249,7 +249,7 @@ def text_of(value: object) -> str | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return text if len(text) <= _TEXT_LIMIT else f"{text[:_TEXT_LIMIT]}…"
+    return shortened(text, _TEXT_LIMIT)
 
 
 def _are_numbers(values: Sequence[object]) -> bool:

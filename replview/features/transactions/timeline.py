@@ -11,7 +11,7 @@ from decoder.scalars import LSN
 from replview.store.read.changes.of_transaction import Spot
 from replview.store.read.history import OPEN_STATES
 from replview.store.read.rows import TransactionRow
-from replview.text.formats import age_words, bytes_words, short_words
+from replview.text.formats import age_words, bytes_words, short_words, shortened
 
 #: Most changes that get a mark.
 _MOST_MARKED = 6
@@ -134,7 +134,7 @@ def _spread_out(lefts: list[float], right: float) -> list[float]:
 
 def _short_table_name(spot: Spot, table_names: Mapping[int, tuple[str, str]]) -> str:
     _, name = table_names.get(spot.relation_id or 0, ("", "unknown"))
-    return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 1]}…"
+    return shortened(name, _NAME_CHARACTERS)
 
 
 def _end_marks(row: TransactionRow) -> list[TimelineMark]:
