@@ -71,7 +71,7 @@ LIBRARIES: dict[str, set[str]] = {
         "decoder.scalars", "replview.store", "replview.catalog", "replview.access",
         "replview.health", "replview.acts", "replview.text",
     },
-    "replview.runtime": {"replview.store", "replview.text.problem"},
+    "replview.runtime": {"replview.store", "replview.text.problem", "replview.text.formats"},
 }  # fmt: skip
 #: Package → the libraries of others that it must not load: what it is free of.
 FREE_OF = {

@@ -20,10 +20,11 @@ from pathlib import Path
 
 from replview.runtime.machine import StackProblem
 from replview.runtime.servers.server_user import server_user
+from replview.text.formats import bytes_words
 
 #: A Unix socket's path has at most 108 bytes; supervisord adds its pid to the path while binding.
 _MAX_SOCKET_PATH_BYTES = 90
-_NEEDED_FREE_BYTES = 1_000_000_000
+_NEEDED_FREE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class DataFolder:
         free_bytes = shutil.disk_usage(self.path).free
         if free_bytes < _NEEDED_FREE_BYTES:
             raise StackProblem(
-                f"only {free_bytes // 1_000_000} MB are free in {self.path}, about 1 GB is needed",
+                f"only {bytes_words(free_bytes)} are free in {self.path}, about "
+                f"{bytes_words(_NEEDED_FREE_BYTES)} is needed",
                 "Free some, or choose a folder on another disk with --data",
             )
 

@@ -91,9 +91,9 @@ def test_a_long_path_gets_its_socket_elsewhere_and_leaves_nothing(tmp_path: Path
 def test_a_full_disk_is_said_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = shutil.disk_usage(tmp_path)._replace(free=20_000_000)
+    full = shutil.disk_usage(tmp_path)._replace(free=20 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
-    with pytest.raises(StackProblem, match=r"only 20 MB are free .* --data"):
+    with pytest.raises(StackProblem, match=r"only 20\xa0MB are free .* --data"):
         DataFolder(tmp_path / "data").create()
 
 
