@@ -20,15 +20,13 @@ from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.receiver.incarnation import SystemIdentity
 from replview.receiver.sessions.walsender import ReplicationSession
-from replview.store.dsn import full_conninfo, resolve, set_dsn
+from replview.store.dsn import address_of, full_conninfo, resolve, set_dsn
 from replview.store.models import Slot, Source, SourceLook
 from replview.store.reachable import DSNError, check_address
 from replview.store.slot_control import reopen_all
 
 #: Deadline of all queries to the server that is tried.
 _DEADLINE_SECONDS = 15.0
-#: The columns of a source that make its address.
-ADDRESS = ("conninfo", "sealed_password", "password_ref")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +182,7 @@ def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
 
     Raises ``SourceProblem`` where the address was changed while the candidate was tried.
     """
-    former = {name: getattr(source, name) for name in ADDRESS}
-    address = {name: getattr(candidate, name) for name in ADDRESS}
+    former, address = address_of(source), address_of(candidate)
     no_problem = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
     with transaction.atomic():
         unchanged = Source.objects.filter(pk=source.pk, **former)

@@ -18,13 +18,11 @@ from django.db.models import Q
 from django.utils import timezone
 
 from replview.jobs.rows import JobRows
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import ADDRESS, address_of, full_conninfo
 from replview.store.models import Slot, Source, SourceDraft
 
 #: Time after the user's last action until the draft expires.
 KEPT = dt.timedelta(hours=24)
-#: The columns of an address, which sources and drafts share.
-_ADDRESS = ("conninfo", "sealed_password", "password_ref")
 State = SourceDraft.State
 #: States in which the user may change the draft.
 CHANGEABLE = (State.OPEN, State.FAILED)
@@ -53,8 +51,7 @@ def conninfo_of(draft: SourceDraft) -> str:
 
 def source_for(draft: SourceDraft) -> Source:
     """Return an unsaved source with the draft's name and address."""
-    address = {name: getattr(draft, name) for name in _ADDRESS}
-    return Source(name=draft.answers.get("name", ""), **address)
+    return Source(name=draft.answers.get("name", ""), **address_of(draft))
 
 
 def find(user: User, draft_id: int) -> SourceDraft | None:
@@ -82,8 +79,7 @@ def keep(draft: SourceDraft, **answers: Any) -> bool:
 
 def keep_address(draft: SourceDraft) -> bool:
     """Store a new address and password for the same server and database."""
-    address = {name: getattr(draft, name) for name in _ADDRESS}
-    return _change(draft, answers=draft.answers, **address)
+    return _change(draft, answers=draft.answers, **address_of(draft))
 
 
 def move(draft: SourceDraft) -> bool:
@@ -151,7 +147,7 @@ def beat(draft: SourceDraft) -> bool:
 def end(draft: SourceDraft, state: str, **columns: Any) -> bool:
     """End the draft in this state, and delete its address unless it failed."""
     if state != "FAILED":
-        columns |= dict.fromkeys(_ADDRESS, "")
+        columns |= dict.fromkeys(ADDRESS, "")
     return rows.end(draft, state, progress=draft.progress, undo=draft.undo, **columns)
 
 

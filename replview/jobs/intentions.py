@@ -5,7 +5,7 @@ import datetime as dt
 from django.utils import timezone
 
 from decoder.scalars import LSN
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import address_of, full_conninfo
 from replview.store.models import Slot, SlotIntention, Source, SourceDraft
 
 #: Seconds without a statement after which the maker may be dead.
@@ -14,7 +14,6 @@ QUIET_SECONDS = 30.0
 _FIRST_PAUSE, _LATER_PAUSE = dt.timedelta(seconds=15), dt.timedelta(minutes=5)
 _TEN_MINUTES = dt.timedelta(minutes=10)
 _IN_PROGRESS = [SourceDraft.State.WAITING, SourceDraft.State.RUNNING]
-_ADDRESS = ("conninfo", "sealed_password", "password_ref")
 
 
 class Swept(Exception):
@@ -26,7 +25,7 @@ def begin(
 ) -> SlotIntention:
     """Store an intention; it holds the address only where the source is not in the store."""
     is_stored = source.pk is not None
-    address = {} if is_stored else {name: getattr(source, name) for name in _ADDRESS}
+    address = {} if is_stored else address_of(source)
     return SlotIntention.objects.create(
         source=source if is_stored else None,
         draft=draft,

@@ -30,6 +30,13 @@ _LONGEST_FILE_BYTES = 4096
 
 #: Models with the address of a source.
 HasAddress = Source | SourceDraft | SlotIntention
+#: The columns of an address.
+ADDRESS = ("conninfo", "sealed_password", "password_ref")
+
+
+def address_of(row: HasAddress) -> dict[str, str]:
+    """Return the columns of the row's address; the password stays sealed."""
+    return {name: getattr(row, name) for name in ADDRESS}
 
 
 def split_dsn(dsn: str) -> tuple[str, str | None]:
