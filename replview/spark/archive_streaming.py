@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from replview.parquet.archive.increments import write_next
-from replview.parquet.reading import StoreProblem, connect, resolve
+from replview.parquet.reading import SliceRequest, StoreProblem, connect, resolve
 from replview.parquet.slices import Slice
 from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.layout import encoded
@@ -50,7 +50,7 @@ def archive(
     target = Target.of(url)
     test_write(target)
     with connect(dsn) as connection:
-        part = resolve(connection, slot=slot)
+        part = resolve(connection, SliceRequest(slot=slot))
     checkpoint = f"_checkpoints/{encoded(part.source)}/{encoded(part.slot)}"
     writer = _Increments(target, f"{part.source}/{part.slot}", dsn, checkpoint, spark)
     stream = _stream_of(spark, part, dsn, changes)
@@ -123,9 +123,8 @@ class _Increments:
     def _write(self, incarnation: int, through: int) -> None:
         """Write slices from where the files end up to ``through``."""
         with connect(self._dsn) as connection:
-            wanted = resolve(
-                connection, slot=self._slot, incarnation=incarnation, through_seq=through
-            )
+            request = SliceRequest(slot=self._slot, incarnation=incarnation, through_seq=through)
+            wanted = resolve(connection, request)
         through = min(through, wanted.through_seq)
         while (reached := Chain.of(self._target, wanted).reached()) < through:
             wanted = replace(wanted, after_seq=reached, through_seq=through)

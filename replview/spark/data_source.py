@@ -37,6 +37,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from decoder.scalars import LSN
 from replview.parquet.archive.deleted import resolved
 from replview.parquet.reading import connect
 from replview.parquet.reading.resolving import chosen
@@ -87,7 +88,7 @@ class ReplviewDataSource(DataSource):
         """Resolve the slice and the table, once."""
         if self._slice is None:
             with connect(self._options.dsn) as connection:
-                part = self._options.shown(connection, resolved(connection, **self._options.asked))
+                part = self._options.shown(connection, resolved(connection, self._options.request))
                 if self._options.relation:
                     self._table = chosen(connection, part, self._options.columns)
                 self._slice = part
@@ -134,14 +135,23 @@ class PushingReader(SliceReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Narrow the slice and return all filters, since the slice stays a superset."""
-        self._slice = narrowed(self._slice, filters, typed=self._table is not None)
-        if self._slice.from_lsn is not None or self._slice.to_lsn is not None:
-            words = ("from_lsn", "to_lsn", "after_seq", "through_seq", "incarnation")
-            asked = self._options.asked | {word: getattr(self._slice, word) for word in words}
+        part = narrowed(self._slice, filters, typed=self._table is not None)
+        if part.from_lsn is not None or part.to_lsn is not None:
+            from_lsn, to_lsn = (
+                None if lsn is None else LSN(lsn) for lsn in (part.from_lsn, part.to_lsn)
+            )
+            request = self._options.request
+            request = replace(
+                request,
+                incarnation=part.incarnation,
+                after_seq=part.after_seq,
+                through_seq=part.through_seq,
+                filter=replace(request.filter, from_lsn=from_lsn, to_lsn=to_lsn),
+            )
             with connect(self._options.dsn) as connection:
-                again = resolved(connection, **asked)
-            after, through = again.after_seq, again.through_seq
-            self._slice = replace(self._slice, after_seq=after, through_seq=through)
+                again = resolved(connection, request)
+            part = replace(part, after_seq=again.after_seq, through_seq=again.through_seq)
+        self._slice = part
         yield from filters
 
 
@@ -193,6 +203,9 @@ def _narrowed(part: Slice, each: Filter, name: str, *, typed: bool) -> Slice:
     if not texts:
         return part
     if name == ("_actor" if typed else "actor"):
+        if UNKNOWN_ACTOR in texts:
+            # Here it is a name; in a slice it stands for no name.
+            return part
         chosen = [text for text in texts if not part.actors or text in part.actors]
         return replace(part, actors=tuple(chosen)) if chosen else part
     if name == ("_change_type" if typed else "op"):

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from decoder.scalars import LSN
 from replview.parquet.archive import deleted
-from replview.parquet.reading import connect, cut, read_typed, read_untyped
+from replview.parquet.reading import SliceRequest, connect, cut, read_typed, read_untyped
 from replview.parquet.reading.connecting import (
     StoreConnection,
     StoreProblem,
@@ -23,14 +23,15 @@ from replview.parquet.reading.connecting import (
     store_dsn,
 )
 from replview.parquet.reading.masks import asked_masks, with_rules
-from replview.parquet.reading.places import ends, everything
+from replview.parquet.reading.places import ends, everything, operation_codes
 from replview.parquet.reading.resolving import known_tables
 from replview.parquet.slices import (
     BEFORE,
     NARROWING_FIELDS,
+    OPERATIONS,
     STATES,
+    BeforeOrigin,
     Masked,
-    Narrowing,
     Slice,
     SliceRange,
     SliceTable,
@@ -39,7 +40,7 @@ from replview.parquet.writing import manifests
 from replview.parquet.writing.targets import Target
 from replview.spark.planned_files import PlannedFiles, in_schema
 from replview.store.read.transactions.fields import Field
-from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
+from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR, read_operations
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import plain_name, read_table_word, whole_number
 
@@ -63,8 +64,7 @@ class Options:
 
     #: Table to read typed; empty for untyped records of all tables.
     relation: str
-    #: Arguments of ``reading.resolve``.
-    asked: dict[str, Any]
+    request: SliceRequest
     columns: tuple[str, ...] | None
     partitions: int | None
     rows_per_partition: int
@@ -107,30 +107,13 @@ class Options:
         """Parse the options. Raises ``StoreProblem`` for invalid ones."""
         given = {name.lower(): value for name, value in document.items()}
         _refuse_unknown(given)
-        relation, actors = given.get("relation", ""), _names(given.get("actors", ""))
-        if UNKNOWN_ACTOR in actors and len(actors) > 1:
-            raise StoreProblem("? is nobody, and no actor", "name actors, or ? alone")
-        asked = {
-            "source": given.get("source") or None,
-            "slot": given.get("slot") or None,
-            "incarnation": _number(given, "incarnation"),
-            "from_lsn": _lsn(given, "from_lsn"),
-            "to_lsn": _lsn(given, "to_lsn"),
-            "since": _moment(given, "since"),
-            "until": _moment(given, "until"),
-            "tables": (relation,) if relation else (),
-            "operations": _names(given.get("operations", "")),
-            "actors": () if actors == (UNKNOWN_ACTOR,) else actors,
-            "narrowed": _narrowing(given, nobody=actors == (UNKNOWN_ACTOR,)),
-            "before": _before(given.get("before", "")),
-            "numeric_scale": _number(given, "numeric_scale"),
-        }
+        relation = given.get("relation", "")
         columns = _names(given.get("columns", ""))
         if columns and not relation:
             raise StoreProblem("columns are a table's", "name it with the option relation")
         return cls(
             relation=relation,
-            asked=asked,
+            request=_request(given),
             columns=columns or None,
             partitions=_number(given, "partitions"),
             rows_per_partition=_number(given, "rowsperpartition") or ROWS_PER_PARTITION,
@@ -152,8 +135,26 @@ def _refuse_unknown(names: Iterable[str]) -> None:
             raise StoreProblem(f"there is no option {name!r}", remedy)
 
 
-def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
-    """Return the conditions on whole transactions."""
+def _request(given: Mapping[str, str]) -> SliceRequest:
+    """Return the request for a slice."""
+    actors = _names(given.get("actors", ""))
+    if UNKNOWN_ACTOR in actors and len(actors) > 1:
+        raise StoreProblem("? is nobody, and no actor", "name actors, or ? alone")
+    nobody = actors == (UNKNOWN_ACTOR,)
+    return SliceRequest(
+        source=given.get("source") or None,
+        slot=given.get("slot") or None,
+        incarnation=_number(given, "incarnation"),
+        filter=_filter(given, actor=UNKNOWN_ACTOR if nobody else ""),
+        actors=() if nobody else actors,
+        before=_before(given.get("before", "")),
+        numeric_scale=_number(given, "numeric_scale"),
+    )
+
+
+def _filter(given: Mapping[str, str], *, actor: str) -> TransactionFilter:
+    """Return the conditions on transactions; ``actor`` is the one of the filter."""
+    relation = given.get("relation", "")
     gid, xid = given.get("gid", "").strip(), _number(given, "xid")
     if gid and xid is not None:
         raise StoreProblem("a transaction has one number", "give gid or xid")
@@ -162,17 +163,32 @@ def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
         if state not in STATES:
             cause = f"no rows are of transactions in the state {state!r}"
             raise StoreProblem(cause, f"choose of {', '.join(STATES)}")
-    if states == ("message",) and given.get("relation"):
+    if states == ("message",) and relation:
         raise StoreProblem(
             "a table has no rows of messages", "leave the option relation out, or choose committed"
         )
-    filter_ = TransactionFilter(
+    return TransactionFilter(
+        tables=(relation,) if relation else (),
+        ops=_operations(given.get("operations", "")),
         states=states,
-        actor=UNKNOWN_ACTOR if nobody else "",
+        actor=actor,
         id=gid or ("" if xid is None else str(xid)),
+        since=_moment(given, "since"),
+        until=_moment(given, "until"),
+        from_lsn=_lsn(given, "from_lsn"),
+        to_lsn=_lsn(given, "to_lsn"),
         **{field.name: _value(given, field) for field in _PLAIN_FIELDS},
     )
-    return Narrowing.of(filter_)
+
+
+def _operations(text: str) -> str:
+    """Return the letters of the operations; without one, all letters."""
+    names = _names(text) or OPERATIONS
+    for name in names:
+        if name not in OPERATIONS:
+            cause = f"there is no operation {name!r}"
+            raise StoreProblem(cause, f"choose of {', '.join(OPERATIONS)}")
+    return read_operations("".join(operation_codes(names)))
 
 
 def _value(given: Mapping[str, str], field: Field) -> Any:
@@ -194,14 +210,15 @@ def _excluded(text: str, relation: str) -> tuple[str, ...]:
     return names
 
 
-def _before(text: str) -> str:
-    found = text.strip().lower() or "sent"
-    if found not in BEFORE:
-        raise StoreProblem(
-            f"before is sent, derived or full, not {text!r}",
-            "derived: rows before updates also from the record (slower); full: whole rows",
-        )
-    return found
+def _before(text: str) -> BeforeOrigin:
+    word = text.strip().lower() or "sent"
+    for origin in BEFORE:
+        if word == origin:
+            return origin
+    raise StoreProblem(
+        f"before is sent, derived or full, not {text!r}",
+        "derived: rows before updates also from the record (slower); full: whole rows",
+    )
 
 
 def _fails(text: str) -> bool:
@@ -218,29 +235,29 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     return number
 
 
-def _lsn(given: Mapping[str, str], name: str) -> int | None:
+def _lsn(given: Mapping[str, str], name: str) -> LSN | None:
     """Parse an LSN such as ``0/1B2C3D8``, or a number as in ``_commit_version``."""
     text = given.get(name, "").strip()
     if not text:
         return None
     if (number := whole_number(text, digits=20)) is not None:
-        return number
+        return LSN(number)
     try:
-        return int(LSN.parse(text))
+        return LSN.parse(text)
     except ValueError:
         raise StoreProblem(f"{name} is no LSN", "write it like 0/1B2C3D8") from None
 
 
-def _moment(given: Mapping[str, str], name: str) -> dt.datetime | None:
+def _moment(given: Mapping[str, str], name: str) -> str:
+    """Return the text of a fixed moment: an age would move while a stream runs."""
     text = given.get(name, "").strip()
-    if not text:
-        return None
     try:
-        found = dt.datetime.fromisoformat(text)
+        if text:
+            dt.datetime.fromisoformat(text)
     except ValueError:
         remedy = "write it like 2026-11-20T07:57:11Z (without a zone: UTC)"
         raise StoreProblem(f"{name} is no time", remedy) from None
-    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    return text
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -99,14 +99,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _part(
         self, connection: StoreConnection, incarnation: int, after: int, through: int
     ) -> Slice:
-        asked = {**self._options.asked, "incarnation": incarnation}
-        found = resolved(connection, **asked, after_seq=after, through_seq=through)
-        return self._options.shown(connection, found)
+        request = replace(
+            self._options.request, incarnation=incarnation, after_seq=after, through_seq=through
+        )
+        return self._options.shown(connection, resolved(connection, request))
 
     def _stored(self, connection: StoreConnection) -> Offset:
         """Return how far each incarnation goes, or the chosen one."""
-        part = resolved(connection, **self._options.asked)
-        only = self._options.asked["incarnation"]
+        part = resolved(connection, self._options.request)
+        only = self._options.request.incarnation
         rows = connection.execute(_INCARNATIONS, [part.incarnation_id]).fetchall()
         return {str(number): int(seq) for number, seq in rows if only in (None, number)}
 

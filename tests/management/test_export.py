@@ -56,7 +56,7 @@ def test_the_scale_of_numeric_is_asked_for_by_every_way(
     by_page = export_request_of(history.slot, {"numeric_scale": "3"})
     by_api = SliceWords(slot=SLOT, numeric_scale=3).export_request()
     assert (by_page.slice.numeric_scale, by_api.slice.numeric_scale) == (3, 3)
-    assert Options.parse({"numeric_scale": "4", "dsn": "x"}).asked["numeric_scale"] == 4
+    assert Options.parse({"numeric_scale": "4", "dsn": "x"}).request.numeric_scale == 4
     with pytest.raises(Refused, match="no decimal has 39 digits"):
         export_request_of(history.slot, {"numeric_scale": "39"})
 

@@ -134,7 +134,9 @@ def exported(clinic: Clinic, tmp_path: Path, settings):
     def write(name: str, *, known: bool = True, actors: Sequence[str] = (), text: str = "") -> Path:
         folder = tmp_path / "data" / "exports" / name
         with reading.connect(store_dsn) as store:
-            part = reading.resolve(store, slot=clinic.slot.name, actors=actors)
+            part = reading.resolve(
+                store, reading.SliceRequest(slot=clinic.slot.name, actors=tuple(actors))
+            )
         part = replace(part, narrowed=Narrowing.of(TransactionFilter(text=text)))
         manifest = export(part, Target.of(str(folder)), dsn=store_dsn)
         if known:

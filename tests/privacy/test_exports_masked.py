@@ -163,7 +163,7 @@ def test_the_data_source_masks_by_the_stores_rules_unless_told_otherwise(shop: S
 
         def rows(**options: str) -> str:
             asked = Options.parse({"dsn": store_conninfo(), **options})
-            part = asked.shown(store, reading.resolve(store, **asked.asked))
+            part = asked.shown(store, reading.resolve(store, asked.request))
             tables = tables_of(store, part)
             typed = [batch.to_pylist() for t in tables for batch in read_typed(store, part, t)]
             untyped = [batch.to_pylist() for batch in read_untyped(store, part)]

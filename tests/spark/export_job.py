@@ -43,7 +43,7 @@ def job(store_dsn, tmp_path):
             [ROWS, ROWS, history.orders.relation_id, ROWS],
         )
     with reading.connect(store_dsn) as store:
-        part = reading.resolve(store, source="shop", slot="replview")
+        part = reading.resolve(store, reading.SliceRequest(source="shop", slot="replview"))
     started = []
 
     def start(

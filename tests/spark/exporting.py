@@ -16,7 +16,8 @@ def exported(store_dsn, recording, root, *, after: int = 0, through: int | None 
     """Write what is recorded below a root; gives the last transaction's place."""
     with reading.connect(store_dsn) as store:
         part = reading.resolve(
-            store, slot=recording.slot.name, after_seq=after, through_seq=through
+            store,
+            reading.SliceRequest(slot=recording.slot.name, after_seq=after, through_seq=through),
         )
     export(part, Target.of(str(root)), dsn=store_dsn)
     return part.through_seq

@@ -56,11 +56,14 @@ def whole(source, record, store_dsn, tmp_path, monkeypatch) -> Slice:
     recording = write_awkward(source, record)
     recording.end()
     with reading.connect(store_dsn) as store:
-        part = reading.resolve(store, slot=recording.slot.name)
+        part = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
         middle = part.through_seq // 2
         for after, through in ((0, middle), (middle, part.through_seq)):
             one = reading.resolve(
-                store, slot=recording.slot.name, after_seq=after, through_seq=through
+                store,
+                reading.SliceRequest(
+                    slot=recording.slot.name, after_seq=after, through_seq=through
+                ),
             )
             export(one, Target.of(str(tmp_path / "a")), dsn=store_dsn)
     return part

@@ -67,6 +67,8 @@ def test_a_crash_between_write_and_commit_doubles_nothing(
     # Without Spark the same slices are the same bytes.
     with reading.connect(store_dsn) as store:
         for after, through in ((0, 1), (1, 3), (3, 4)):
-            part = reading.resolve(store, after_seq=after, through_seq=through)
+            part = reading.resolve(
+                store, reading.SliceRequest(after_seq=after, through_seq=through)
+            )
             export(part, Target.of(str(tmp_path / "b")), dsn=store_dsn)
     assert parquet(tmp_path / "b") == parquet(root)

@@ -160,7 +160,7 @@ def test_an_export_has_the_same_bytes_and_every_history_job_runs_over_it(
     server, history, store_dsn, tmp_path
 ) -> None:
     with reading.connect(store_dsn) as store:
-        part = reading.resolve(store, slot="replview")
+        part = reading.resolve(store, reading.SliceRequest(slot="replview"))
     job = {"slice": part.to_json(), "target": str(tmp_path / "there"), "dsn_env": "STORE"}
     (tmp_path / "job.json").write_bytes(orjson.dumps({**job, "spark": server}))
     ran = subprocess.run(

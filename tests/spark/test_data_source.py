@@ -23,7 +23,7 @@ def test_a_table_arrives_typed_and_filters_reach_the_store(
 ) -> None:
     recording = write_awkward(source, record)
     with reading.connect(store_dsn) as store:
-        whole = reading.resolve(store, slot=recording.slot.name)
+        whole = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
         awkward, other = reading.tables_of(store, whole)
     read = frame(relation="public.Awkward", slot=recording.slot.name, rowsPerPartition="2")
     rows = [row.asDict(recursive=True) for row in read.collect()]

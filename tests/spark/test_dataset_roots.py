@@ -67,7 +67,7 @@ def whole(source, record, store_dsn) -> Slice:
         recording.caught_up()
     recording.end()
     with reading.connect(store_dsn) as store:
-        return reading.resolve(store, slot=recording.slot.name)
+        return reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
 
 
 def roots(root: Path, whole: Slice) -> dict[str, dict[str, Any]]:
@@ -245,7 +245,7 @@ def test_a_domain_is_what_it_is_over(source, record, store_dsn: str, tmp_path: P
     source.run("INSERT INTO d VALUES (1, 5, '2026-11-20'), (2, NULL, NULL)")
     recording.caught_up()
     with reading.connect(store_dsn) as store:
-        first = reading.resolve(store, slot=recording.slot.name)
+        first = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
     export(first, Target.of(str(tmp_path)), dsn=store_dsn)
     [folder] = tmp_path.glob("*/*/public.d")
     found = pads.dataset(folder, partitioning="hive").to_table()

@@ -230,4 +230,4 @@ def test_a_stream_goes_on_where_it_stopped_through_days_that_are_archived_and_de
     assert [(row.id, row.v) for row in found] == rows
     assert [row._commit_seq for row in found] == [*range(1, 31)]
     with reading.connect(store_dsn) as store:
-        assert reading.resolve(store).through_seq == 30
+        assert reading.resolve(store, reading.SliceRequest()).through_seq == 30

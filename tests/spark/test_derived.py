@@ -23,7 +23,7 @@ from tests.support.row_ledger import Ledger
 def read(store_dsn: str, slot: str, table: str) -> list[dict]:
     """The table's rows with those before updates."""
     with reading.connect(store_dsn) as store:
-        part = reading.resolve(store, slot=slot, before="derived")
+        part = reading.resolve(store, reading.SliceRequest(slot=slot, before="derived"))
         [found] = [each for each in reading.tables_of(store, part) if each.table == table]
         rows = [
             row for batch in reading.read_typed(store, part, found) for row in batch.to_pylist()

@@ -38,7 +38,7 @@ def whole(source, record, store_dsn: str) -> Slice:
     recording.caught_up()
     recording.end()
     with reading.connect(store_dsn) as store:
-        return reading.resolve(store, slot=recording.slot.name)
+        return reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
 
 
 def exported(part: Slice, root: Path, dsn: str) -> tuple[pa.Table, dict]:
@@ -70,9 +70,9 @@ def test_numbers_of_no_precision_are_decimals_where_asked_for(
     whole: Slice, store_dsn: str, tmp_path: Path
 ) -> None:
     with reading.connect(store_dsn) as store:
-        part = reading.resolve(store, slot=whole.slot, numeric_scale=3)
+        part = reading.resolve(store, reading.SliceRequest(slot=whole.slot, numeric_scale=3))
         with pytest.raises(StoreProblem, match="39 digits"):
-            reading.resolve(store, slot=whole.slot, numeric_scale=39)
+            reading.resolve(store, reading.SliceRequest(slot=whole.slot, numeric_scale=39))
     assert Slice.from_json(part.to_json()) == part
     found, table = exported(part, tmp_path, store_dsn)
     decimal = pa.decimal128(38, 3)

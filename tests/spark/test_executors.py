@@ -50,7 +50,7 @@ def recorded(store_dsn: str, changes: int) -> Slice:
             made = history.on(days_ago(day), insert(1), inserts=changes, relations=counts)
             store.execute(_GROW, {"id": made, "changes": changes})
     with reading.connect(store_dsn) as store:
-        return reading.resolve(store, source="shop", slot="replview")
+        return reading.resolve(store, reading.SliceRequest(source="shop", slot="replview"))
 
 
 def executor_writing(job: psutil.Process) -> psutil.Process | None:

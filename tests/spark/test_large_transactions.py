@@ -23,7 +23,7 @@ def test_awkward_values_of_a_large_transaction_are_exact_and_evenly_parted(
     recording.caught_up()
     monkeypatch.setattr(transactions, "GROUP_CHANGES", 5)
     with reading.connect(store_dsn) as store:
-        whole = reading.resolve(store, slot=recording.slot.name)
+        whole = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
         table = next(t for t in reading.tables_of(store, whole) if t.name == "public.Awkward")
         expected = expected_rows(table)
         assert as_rows(reading.read_typed(store, whole, table)) == expected

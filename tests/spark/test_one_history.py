@@ -77,7 +77,9 @@ def played(source, record, store_dsn: str) -> Iterator[Played]:
     recording.caught_up()
     recording.end()
     with reading.connect(store_dsn) as store:
-        yield Played(reading.resolve(store, slot=recording.slot.name), contents, ends)
+        yield Played(
+            reading.resolve(store, reading.SliceRequest(slot=recording.slot.name)), contents, ends
+        )
 
 
 def held(rows: list[Any]) -> dict[str, tuple[Any, ...]]:
@@ -124,7 +126,10 @@ def test_an_export_in_pieces_does(played: Played, store_dsn: str, tmp_path: Path
     after = 0
     for end in (*played.ends[1::2], played.whole.through_seq):
         with reading.connect(store_dsn) as store:
-            part = reading.resolve(store, slot=played.whole.slot, after_seq=after, through_seq=end)
+            part = reading.resolve(
+                store,
+                reading.SliceRequest(slot=played.whole.slot, after_seq=after, through_seq=end),
+            )
         export(part, Target.of(str(tmp_path)), dsn=store_dsn)
         after = end
     check_history(engine, tmp_path, played, list(played.contents)[-2:])

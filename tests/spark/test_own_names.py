@@ -56,7 +56,7 @@ def written(source, record, store_dsn, tmp_path) -> Path:
     recording.caught_up()
     recording.end()
     with reading.connect(store_dsn) as store:
-        part = reading.resolve(store, slot=recording.slot.name)
+        part = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
     export(part, Target.of(str(tmp_path / "out")), dsn=store_dsn)
     [schema] = (tmp_path / "out").glob("*/*/public.t/_schema.json")
     return schema.parent

@@ -7,6 +7,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from decoder.scalars import LSN
 from replview.parquet import reading
 from replview.parquet.reading import batches as batching
 from replview.parquet.reading import resolving, transactions, typed_query
@@ -30,7 +31,7 @@ def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, m
     recording = write_awkward(source, record)
     monkeypatch.setattr(batching, "BATCH_ROWS", 7)
 
-    whole = reading.resolve(store, slot=recording.slot.name)
+    whole = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
     assert Slice.from_json(whole.to_json()) == whole
     awkward, other = reading.tables_of(store, whole)
     assert (awkward.name, other.name) == ("public.Awkward", "public.other")
@@ -95,7 +96,7 @@ def test_ranges_are_even_whole_and_cut_within_one_large_transaction(source, reco
            ROLLBACK TO s; INSERT INTO t SELECT n, 'v' FROM generate_series(4000, 4179) n; COMMIT""",
     )
     recording.caught_up()
-    whole = reading.resolve(store, slot=recording.slot.name)
+    whole = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
     [table] = reading.tables_of(store, whole)
     assert table.rows == 1200
     everything = as_rows(reading.read_typed(store, whole, table))
@@ -132,13 +133,13 @@ def test_each_actor_of_a_transaction_has_their_own_changes(source, record, store
     recording.caught_up()
 
     for asked, who in (
-        ({"actors": ["alice"]}, {"alice"}),
-        ({"actors": ["bob"]}, {"bob"}),
-        ({"actors": ["alice", "bob"]}, {"alice", "bob"}),
-        ({"narrowed": Narrowing.of(TransactionFilter(actor="?"))}, {None}),
+        ({"actors": ("alice",)}, {"alice"}),
+        ({"filter": TransactionFilter(actor="bob")}, {"bob"}),
+        ({"actors": ("alice", "bob")}, {"alice", "bob"}),
+        ({"filter": TransactionFilter(actor="?")}, {None}),
         ({}, {"alice", "bob", None}),
     ):
-        part = reading.resolve(store, slot=recording.slot.name, **asked)
+        part = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name, **asked))
         [table] = reading.tables_of(store, part)
         found = as_rows(reading.read_typed(store, part, table))
         inserted = [row for row in found if row["_change_type"] == "insert"]
@@ -179,7 +180,12 @@ def test_the_table_that_took_a_name_last_has_it(source, record, store) -> None:
                "INSERT INTO t VALUES (2)")  # fmt: skip
     recording.caught_up()
 
-    part = reading.resolve(store, slot=recording.slot.name, tables=["public.t"])
+    part = reading.resolve(
+        store,
+        reading.SliceRequest(
+            slot=recording.slot.name, filter=TransactionFilter(tables=("public.t",))
+        ),
+    )
     assert [column.name for column in resolving.chosen(store, part).columns] == ["id", "a"]
 
 
@@ -188,32 +194,38 @@ def test_lsns_times_actors_and_operations_choose_transactions(source, record, st
     recording = record(source)
     source.run(*[f"INSERT INTO t VALUES ({n})" for n in range(20)], "DELETE FROM t WHERE id < 5")
     recording.caught_up()
-    lsns = [int(lsn) for lsn in Transaction.objects.order_by("commit_seq").values_list(
+    lsns = [LSN(lsn) for lsn in Transaction.objects.order_by("commit_seq").values_list(
         "commit_lsn", flat=True)]  # fmt: skip
 
-    def ids(**asked) -> list[int]:
-        part = reading.resolve(store, slot=recording.slot.name, **asked)
+    def resolved(**words) -> Slice:
+        filter_ = TransactionFilter(**words)
+        return reading.resolve(
+            store, reading.SliceRequest(slot=recording.slot.name, filter=filter_)
+        )
+
+    def ids(**words) -> list[int]:
+        part = resolved(**words)
         return [row["id"] for table in reading.tables_of(store, part)
                 for row in as_rows(reading.read_typed(store, part, table))]  # fmt: skip
 
     assert ids(from_lsn=lsns[3], to_lsn=lsns[6]) == [3, 4, 5, 6]
-    assert ids(from_lsn=lsns[3] + 1, to_lsn=lsns[4] - 1) == []
+    assert ids(from_lsn=LSN(lsns[3] + 1), to_lsn=LSN(lsns[4] - 1)) == []
     assert ids(to_lsn=lsns[0]) == [0]
-    assert ids(operations=["delete"]) == [0, 1, 2, 3, 4]
-    assert ids(actors=["nobody"]) == []
-    narrow = reading.resolve(store, slot=recording.slot.name, from_lsn=lsns[3], to_lsn=lsns[6])
+    assert ids(ops="D") == [0, 1, 2, 3, 4]
+    assert ids(actor="nobody") == []
+    narrow = resolved(from_lsn=lsns[3], to_lsn=lsns[6])
     assert (narrow.after_seq, narrow.through_seq) == (3, 7)
     rows = as_rows(reading.read_transactions(store, narrow))
     assert [(row["commit_seq"], row["inserts"], row["state"]) for row in rows] == [
         (n, 1, "committed") for n in (4, 5, 6, 7)
     ]
     times = Transaction.objects.order_by("commit_seq").values_list("commit_time", flat=True)
-    assert ids(since=times[18], until=times[19]) == [18]
+    assert ids(since=times[18].isoformat(), until=times[19].isoformat()) == [18]
 
 
 def test_events_are_told_apart(source, record, store) -> None:
     recording = write_awkward(source, record)
-    whole = reading.resolve(store, slot=recording.slot.name)
+    whole = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
     truncated, message = as_rows(reading.read_events(store, whole))
     assert (truncated["op"], truncated["table"], truncated["cascade"]) == (
         "truncate", "other", False
@@ -226,7 +238,7 @@ def test_a_reading_that_is_left_early_leaves_a_usable_connection(source, record,
     recording = record(source)
     source.run("INSERT INTO t SELECT generate_series(1, 100000)")
     recording.caught_up()
-    whole = reading.resolve(store, slot=recording.slot.name)
+    whole = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
     [table] = reading.tables_of(store, whole)
     batches = reading.read_typed(store, whole, table)
     next(batches)
@@ -244,11 +256,11 @@ def test_a_plan_reads_the_transactions_as_often_whatever_the_number_of_tables(
     source.run(*[f"INSERT INTO {name} SELECT n, 'v' FROM generate_series(1, 40) n"
                  for name in names])  # fmt: skip
     recording.caught_up()
-    few = reading.resolve(store, slot=recording.slot.name)
+    few = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
     source.run(*[f"BEGIN; UPDATE {names[n % 12]} SET v = 'w' WHERE id <= {n};"
                  f" DELETE FROM t0 WHERE id = {n}; COMMIT" for n in range(1, 30)])  # fmt: skip
     recording.caught_up()
-    whole = reading.resolve(store, slot=recording.slot.name)
+    whole = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
 
     tables = {table.relation_id: (table, 17) for table in reading.tables_of(store, whole)}
     assert len(tables) == 12

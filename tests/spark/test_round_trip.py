@@ -72,7 +72,7 @@ def test_pieces_are_the_sources_table_again(
 def _export_in_pieces(dice: random.Random, slot: str, store_dsn: str, root: Path) -> None:
     """Each piece may first be killed at some step, perhaps while it was to be a longer one."""
     with reading.connect(store_dsn) as store:
-        whole = reading.resolve(store, slot=slot, before="full")
+        whole = reading.resolve(store, reading.SliceRequest(slot=slot, before="full"))
     edges = sorted({*dice.sample(range(1, whole.through_seq), 3), whole.through_seq})
     for after, through in zip([0, *edges], edges, strict=False):
         piece = replace(whole, after_seq=after, through_seq=through)

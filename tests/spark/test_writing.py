@@ -37,7 +37,7 @@ def whole(source, record, store_dsn) -> Slice:
     recording = write_awkward(source, record)
     recording.end()
     with reading.connect(store_dsn) as store:
-        return reading.resolve(store, slot=recording.slot.name)
+        return reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
 
 
 def in_order(rows: list[dict]) -> list[dict]:

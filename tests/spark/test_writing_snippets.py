@@ -39,7 +39,7 @@ def held(source: Any) -> dict[str, dict[str, str | None]]:
 def exported(store_dsn: str, slot: str, root: Path, **chosen: Any) -> tuple[str, dict, list]:
     """The table's folder, what it publishes, and the manifest's tables, of one more slice."""
     with reading.connect(store_dsn) as store:
-        part = reading.resolve(store, slot=slot, **chosen)
+        part = reading.resolve(store, reading.SliceRequest(slot=slot, **chosen))
     manifest = export(part, Target.of(str(root)), dsn=store_dsn)
     [schema] = root.glob("*/*/public.t/_schema.json")
     document = orjson.loads(schema.read_bytes())
@@ -200,7 +200,7 @@ def test_changes_are_read_in_their_order(source, recording, store_dsn, spark, tm
     recording.end()
     folder, document, _ = exported(store_dsn, recording.slot.name, tmp_path)
     with reading.connect(store_dsn) as store:
-        part = reading.resolve(store, slot=recording.slot.name)
+        part = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
         [table] = reading.tables_of(store, part)
         stored = [row for b in reading.read_typed(store, part, table) for row in b.to_pylist()]
     columns = ("id", "mail", "_change_type", "_commit_seq", "_seq")

@@ -14,7 +14,7 @@ from replview.access.visibility import current_visibility, reading_session
 from replview.access.withheld import is_erased_text
 from replview.jobs import exports
 from replview.jobs.exports import AlreadyRunning
-from replview.parquet.reading import StoreProblem, connect, resolve
+from replview.parquet.reading import SliceRequest, StoreProblem, connect, resolve
 from replview.parquet.reading.masks import with_rules
 from replview.parquet.reading.resolving import ended_at_a_place
 from replview.parquet.slices import STATES, BeforeOrigin, Narrowing, Slice
@@ -22,10 +22,8 @@ from replview.parquet.writing.manifests import gaps_of
 from replview.spark.sessions import SparkProblem, refuse_token
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, Relation, Slot, SlotEvent, SlotIncarnation, Transaction
-from replview.store.read.changes import records
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.relation_shapes import shapes_named
-from replview.store.read.transactions.filter_values import OPERATIONS, UNKNOWN_ACTOR
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.store.write.access_record import note
@@ -157,11 +155,13 @@ def read_export_request(
     tables, hides_tables = permitted(slot, _table_names(slot, changes.filter.tables))
     if hides_tables:
         left_out = (*left_out, "tables you have no right to see")
-    ends = _slice_ends(slot, changes.transaction_id, last_slice)
     if numeric_scale is None and last_slice is not None:
         numeric_scale = last_slice.numeric_scale
-    slice_ = _resolve_slice(slot, changes.filter, named=bool(name), tables=tables, before=before,
-                            numeric_scale=numeric_scale, **ends)  # fmt: skip
+    filter_ = replace(changes.filter, tables=tuple(tables))
+    request = SliceRequest(source=slot.source.name, slot=slot.name, filter=filter_, before=before,
+                           numeric_scale=numeric_scale)  # fmt: skip
+    request = _with_ends(request, slot, changes.transaction_id, last_slice)
+    slice_ = _resolve_slice(slot, request, named=bool(name))
     used = {key: text for key, text in changes.words().items() if key not in _ROW_CONDITIONS}
     if last is not None:
         same_masks(last, slice_)
@@ -190,32 +190,18 @@ def _refuse_unexportable(slot: Slot, changes: WantedChanges, left_out: Sequence[
         raise Refused(f"{slot} has no recorded transaction yet", "Wait for its first transaction")
 
 
-def _resolve_slice(slot: Slot, filter_: TransactionFilter, *, named: bool, **options: Any) -> Slice:
-    """Return the slice of a filter, with fixed ends and the mask rules in force.
+def _resolve_slice(slot: Slot, request: SliceRequest, *, named: bool) -> Slice:
+    """Return the slice of a request, with fixed ends and the mask rules in force.
 
     The slice of a named export ends at a place, because the export may be continued. Raises
     ``Refused``.
     """
-    _refuse_states(filter_)
+    _refuse_states(request.filter)
     searched, in_messages = searchable(slot)
-    narrowing = Narrowing.of(filter_, searched=searched, in_messages=in_messages)
-    operations = (
-        () if filter_.ops == OPERATIONS else [records.OPERATIONS[letter] for letter in filter_.ops]
-    )
+    narrowing = Narrowing.of(request.filter, searched=searched, in_messages=in_messages)
     try:
         with connect(store_conninfo()) as connection:
-            slice_ = resolve(
-                connection,
-                source=slot.source.name,
-                slot=slot.name,
-                since=filter_.since_at,
-                until=filter_.until_at,
-                from_lsn=None if filter_.from_lsn is None else int(filter_.from_lsn),
-                to_lsn=None if filter_.to_lsn is None else int(filter_.to_lsn),
-                operations=operations,
-                actors=(filter_.actor,) if filter_.actor and filter_.actor != UNKNOWN_ACTOR else (),
-                **options,
-            )
+            slice_ = resolve(connection, request)
             slice_ = ended_at_a_place(connection, slice_) if named else slice_
             return replace(with_rules(connection, slice_), narrowed=narrowing)
     except StoreProblem as problem:
@@ -278,24 +264,25 @@ def _slice_of(export: Export) -> Slice:
         return ended_at_a_place(connection, Slice.from_json(export.slice))
 
 
-def _slice_ends(
-    slot: Slot, transaction_id: int | None, last_slice: Slice | None
-) -> dict[str, object]:
-    """Return the incarnation and the place in it at which the slice begins."""
+def _with_ends(
+    request: SliceRequest, slot: Slot, transaction_id: int | None, last_slice: Slice | None
+) -> SliceRequest:
+    """Return the request, limited to one transaction or to what came after the last slice."""
     if transaction_id is not None:
         transaction = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
         if transaction is None or transaction.commit_seq is None:
             cause = f"there is no committed transaction {transaction_id} in {slot}"
             raise Refused(cause, "Choose one that has committed")
-        ends = {"after_seq": transaction.commit_seq - 1, "through_seq": transaction.commit_seq}
-        return {"incarnation": transaction.incarnation.number, **ends}
+        after, through = transaction.commit_seq - 1, transaction.commit_seq
+        number = transaction.incarnation.number
+        return replace(request, incarnation=number, after_seq=after, through_seq=through)
     for incarnation, after_seq in (
         [] if last_slice is None else _incarnations_since(slot, last_slice)
     ):
         # Finish an earlier incarnation first: a slice cannot span two incarnations.
         if _has_more(incarnation, after_seq) or incarnation.pk == slot.incarnation_id:
-            return {"incarnation": incarnation.number, "after_seq": after_seq}
-    return {}
+            return replace(request, incarnation=incarnation.number, after_seq=after_seq)
+    return request
 
 
 def _incarnations_since(slot: Slot, last_slice: Slice) -> list[tuple[SlotIncarnation, int]]:

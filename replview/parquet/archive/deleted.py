@@ -22,7 +22,7 @@ from decoder.scalars import lsn_text
 from replview.parquet.archive import changes
 from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.reading.connecting import StoreConnection, StoreProblem
-from replview.parquet.reading.resolving import resolve
+from replview.parquet.reading.resolving import SliceRequest, resolve
 from replview.parquet.reading.typed_query import is_plain
 from replview.parquet.reading.untyped import WORDS, ShapeNames, names_by_oid
 from replview.parquet.slice_schemas import CHANGE_FIELDS, UNTYPED, SliceColumn
@@ -54,9 +54,9 @@ _KEPT = """
 _HOMES = "SELECT DISTINCT home FROM archive_mark WHERE incarnation_id = %s AND home <> ''"
 
 
-def resolved(connection: StoreConnection, **asked: Any) -> Slice:
+def resolved(connection: StoreConnection, request: SliceRequest) -> Slice:
     """Like resolve(), but extend the end over transactions that retention deleted."""
-    part, through = resolve(connection, **asked), asked.get("through_seq")
+    part, through = resolve(connection, request), request.through_seq
     [(end,)] = connection.execute(_NEXT, [part.through_seq, part.incarnation_id]).fetchall()
     return replace(part, through_seq=end if through is None else min(end, through))
 

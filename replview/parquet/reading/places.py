@@ -2,7 +2,8 @@
 
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import orjson
 from psycopg import sql
@@ -11,6 +12,7 @@ from decoder.scalars import lsn_text
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Slice, SliceRange
 from replview.store.read import history_places, rows
 from replview.store.read.seen import TextLimits
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import chosen_tables
 
 #: The time and LSN of a transaction; one without its own (a message) has those of its record.
@@ -67,29 +69,15 @@ def conditions(
     found: list[sql.Composable] = [
         sql.SQL("t.incarnation_id = {}").format(part.incarnation_id),
         sql.SQL("t.commit_seq > {} AND t.commit_seq <= {}").format(*ends(part, within)),
-        sql.SQL("t.state = ANY({})").format(list(STATES)),
+        _filter_conditions(part),
     ]
-    if part.since is not None:
-        found.append(sql.SQL("{} >= {}").format(PLACED_TIME, part.since))
-    if part.until is not None:
-        found.append(sql.SQL("{} < {}").format(PLACED_TIME, part.until))
-    if part.from_lsn is not None:
-        found.append(sql.SQL("{} >= {}::pg_lsn").format(PLACED_LSN, lsn_text(part.from_lsn)))
-    if part.to_lsn is not None:
-        found.append(sql.SQL("{} <= {}::pg_lsn").format(PLACED_LSN, lsn_text(part.to_lsn)))
     if part.actors:
-        named = [
-            sql.SQL("t.actors @> {}::jsonb").format(orjson.dumps([{"actor": name}]).decode())
-            for name in part.actors
-        ]
-        last = sql.SQL("t.actor = ANY({})").format(list(part.actors))
-        found.append(sql.SQL("({})").format(sql.SQL(" OR ").join([last, *named])))
+        by_actor = [_row_conditions(TransactionFilter(actor=name)) for name in part.actors]
+        found.append(sql.SQL("({})").format(sql.SQL(" OR ").join(by_actor)))
     if within is not None and within.by_day and within.commit_date is not None:
         midnight = dt.datetime.combine(within.commit_date, dt.time(), tzinfo=dt.UTC)
         found.append(sql.SQL("{} >= {}").format(PLACED_TIME, midnight))
         found.append(sql.SQL("{} < {}").format(PLACED_TIME, midnight + dt.timedelta(days=1)))
-    if part.narrowed:
-        found.append(_narrowing(part))
     if relation_ids is not None:
         names = [str(each) for each in relation_ids]
         found.append(
@@ -100,13 +88,18 @@ def conditions(
     return sql.SQL(" AND ").join(found)
 
 
-def _narrowing(part: Slice) -> sql.Composed:
-    """Return the slice's filter as a condition on ``transaction t``."""
-    narrowing = part.narrowed.filter.conditions(_limits(part))
-    rows = _bound(narrowing.row_sql, narrowing.values)
-    if not part.narrowed.filter.min_bytes:
-        return rows
-    return sql.SQL("{} AND {}").format(rows, shows_size(part))
+def _filter_conditions(part: Slice) -> sql.Composed:
+    """Return the slice's conditions that are fields of a filter; it may have several actors."""
+    filter_ = replace(
+        part.narrowed.filter,
+        states=part.narrowed.filter.states or STATES,
+        since="" if part.since is None else part.since.isoformat(),
+        until="" if part.until is None else part.until.isoformat(),
+        from_lsn=None if part.from_lsn is None else LSN(part.from_lsn),
+        to_lsn=None if part.to_lsn is None else LSN(part.to_lsn),
+    )
+    rows = _row_conditions(filter_, _limits(part))
+    return sql.SQL("{} AND {}").format(rows, shows_size(part)) if filter_.min_bytes else rows
 
 
 def shows_size(part: Slice) -> sql.Composable:
@@ -154,12 +147,13 @@ def _named(tables: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
     )
 
 
-def _bound(text: str, values: Mapping[str, object]) -> sql.Composed:
-    """Replace the names by their values, so that the text fits in a larger statement."""
-    pieces = re.split(r"%\((\w+)\)s", text)
+def _row_conditions(filter_: TransactionFilter, limits: TextLimits | None = None) -> sql.Composed:
+    """Return the filter's condition on ``transaction t``, with values in place of parameters."""
+    conditions_ = filter_.conditions(limits)
+    pieces = re.split(r"%\((\w+)\)s", conditions_.row_sql)
     return sql.Composed(
         [
-            sql.Literal(values[piece]) if number % 2 else sql.SQL(piece)
+            sql.Literal(conditions_.values[piece]) if number % 2 else sql.SQL(piece)
             for number, piece in enumerate(pieces)
         ]
     )

@@ -1,8 +1,7 @@
 """Resolve a request to a slice with fixed ends, and find the tables changed in it."""
 
-import datetime as dt
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from psycopg import sql
@@ -21,8 +20,6 @@ from replview.parquet.reading.places import (
 )
 from replview.parquet.slice_schemas import MOST_DIGITS, with_scale
 from replview.parquet.slices import (
-    NOT_NARROWED,
-    OPERATIONS,
     BeforeOrigin,
     Narrowing,
     Slice,
@@ -30,7 +27,10 @@ from replview.parquet.slices import (
     SliceTable,
     TableVersion,
 )
+from replview.store.read.changes import records
 from replview.store.read.relation_shapes import SHAPE_CAME
+from replview.store.read.transactions.filter_values import OPERATIONS, UNKNOWN_ACTOR
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.formats import some_of
 from replview.text.parsing import is_chosen, read_table_word, table_word
 
@@ -65,44 +65,61 @@ _BASELINES = """
 """
 
 
-def resolve(
-    connection: StoreConnection,
-    *,
-    source: str | None = None,
-    slot: str | None = None,
-    incarnation: int | None = None,
-    from_lsn: int | None = None,
-    to_lsn: int | None = None,
-    since: dt.datetime | None = None,
-    until: dt.datetime | None = None,
-    after_seq: int | None = None,
-    through_seq: int | None = None,
-    tables: Sequence[str] = (),
-    operations: Sequence[str] = (),
-    actors: Sequence[str] = (),
-    before: BeforeOrigin = "sent",
-    numeric_scale: int | None = None,
-    narrowed: Narrowing = NOT_NARROWED,
-) -> Slice:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceRequest:
+    """A choice of transactions, and the form of their rows, from which a slice is resolved."""
+
+    #: May be None where the store has but one source or slot; ``slot`` may be ``source/name``.
+    source: str | None = None
+    slot: str | None = None
+    #: The incarnation's number; None: the current one.
+    incarnation: int | None = None
+    #: Transactions with ``after_seq < commit_seq <= through_seq``; None: the last that is stored.
+    after_seq: int = 0
+    through_seq: int | None = None
+    #: Conditions on the transactions, with tables as last seen. Its slot is not read.
+    filter: TransactionFilter = field(default_factory=TransactionFilter)
+    #: Several known actors, in place of the filter's one.
+    actors: tuple[str, ...] = ()
+    #: ``Slice.before`` and ``Slice.numeric_scale``.
+    before: BeforeOrigin = "sent"
+    numeric_scale: int | None = None
+
+    @property
+    def known_actors(self) -> tuple[str, ...]:
+        """Return the actors to choose, without the one that stands for an unknown actor."""
+        named = (self.filter.actor,) if self.filter.actor not in ("", UNKNOWN_ACTOR) else ()
+        return self.actors or named
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """Return the operations of the filter as those of a slice; empty: all."""
+        letters = "" if self.filter.ops == OPERATIONS else self.filter.ops
+        return tuple(records.OPERATIONS[letter] for letter in letters)
+
+
+def resolve(connection: StoreConnection, request: SliceRequest) -> Slice:
     """Return the slice of a request: open ends become what is stored at this moment.
 
-    ``source`` and ``slot`` may be left out where the store has but one; ``incarnation`` is the
-    incarnation's number, by default the current one. Raises ``StoreProblem``.
+    Raises ``StoreProblem``.
     """
-    _check_operations(operations)
-    source, slot, incarnation_id, number = _incarnation(connection, source, slot, incarnation)
+    filter_ = request.filter
+    source, slot, incarnation_id, number = _incarnation(connection, request)
     row = connection.execute(_LAST, [incarnation_id]).fetchone()
-    last = int(row[0]) if row else 0
-    first = max(after_seq or 0, 0)
-    last = last if through_seq is None else min(last, through_seq)
+    first, last = max(request.after_seq, 0), int(row[0]) if row else 0
+    if request.through_seq is not None:
+        last = min(last, request.through_seq)
+    from_lsn, to_lsn = (
+        None if lsn is None else int(lsn) for lsn in (filter_.from_lsn, filter_.to_lsn)
+    )
     if from_lsn is not None or to_lsn is not None:
         first, last = _narrowed(connection, incarnation_id, first, last, from_lsn, to_lsn)
     return Slice(
         source=source, slot=slot, incarnation_id=incarnation_id, incarnation=number,
-        after_seq=first, through_seq=max(first, last), since=since, until=until,
-        from_lsn=from_lsn, to_lsn=to_lsn, tables=tuple(tables), operations=tuple(operations),
-        actors=tuple(actors), before=before, narrowed=narrowed,
-        numeric_scale=_checked_scale(numeric_scale),
+        after_seq=first, through_seq=max(first, last), since=filter_.since_at,
+        until=filter_.until_at, from_lsn=from_lsn, to_lsn=to_lsn, tables=filter_.tables,
+        operations=request.operations, actors=request.known_actors, before=request.before,
+        narrowed=Narrowing.of(filter_), numeric_scale=_checked_scale(request.numeric_scale),
     )  # fmt: skip
 
 
@@ -124,14 +141,6 @@ def ended_at_a_place(connection: StoreConnection, part: Slice) -> Slice:
     return within if row is None else replace(within, through_seq=int(row[0]) - 1)
 
 
-def _check_operations(operations: Sequence[str]) -> None:
-    for operation in operations:
-        if operation not in OPERATIONS:
-            raise StoreProblem(
-                f"there is no operation {operation!r}", f"choose of {', '.join(OPERATIONS)}"
-            )
-
-
 def _checked_scale(digits: int | None) -> int | None:
     if digits is not None and not 0 <= digits <= MOST_DIGITS:
         raise StoreProblem(f"no decimal has {digits} digits behind the point",
@@ -139,10 +148,9 @@ def _checked_scale(digits: int | None) -> int | None:
     return digits
 
 
-def _incarnation(
-    connection: StoreConnection, source: str | None, slot: str | None, incarnation: int | None
-) -> tuple[str, str, int, int]:
+def _incarnation(connection: StoreConnection, request: SliceRequest) -> tuple[str, str, int, int]:
     """Return the source, the slot, and the incarnation's identifier and number."""
+    source, slot, incarnation = request.source, request.slot, request.incarnation
     if slot and not source and "/" in slot:
         source, slot = slot.split("/", 1)
     found = connection.execute(_INCARNATIONS, {"source": source, "slot": slot}).fetchall()

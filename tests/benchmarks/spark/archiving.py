@@ -30,7 +30,7 @@ def archiving(dsn: str, changes: int) -> list[Result]:
 
     add_wide(dsn, changes)
     with reading.connect(dsn) as store:
-        whole = reading.resolve(store, source="shop", slot="wide")
+        whole = reading.resolve(store, reading.SliceRequest(source="shop", slot="wide"))
     ends = [whole.through_seq * n // _SLICES for n in range(_SLICES + 1)]
     with tempfile.TemporaryDirectory() as folder:
         target = Target.of(folder)

@@ -98,7 +98,9 @@ def _export(dsn: str, root: str, *, through: int | None = None) -> None:
     from replview.parquet.writing.targets import Target
 
     with reading.connect(dsn) as store:
-        part = reading.resolve(store, source="shop", slot="histories", through_seq=through)
+        part = reading.resolve(
+            store, reading.SliceRequest(source="shop", slot="histories", through_seq=through)
+        )
     export(part, Target.of(root), dsn=dsn)
 
 

@@ -44,9 +44,11 @@ def writing(dsn: str, changes: int) -> list[Result]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         with reading.connect(dsn) as store:
-            whole = reading.resolve(store, source="shop", slot="replview")
+            whole = reading.resolve(store, reading.SliceRequest(source="shop", slot="replview"))
             last = whole.after_seq + _SMALL // PER_TRANSACTION
-            small = reading.resolve(store, source="shop", slot="replview", through_seq=last)
+            small = reading.resolve(
+                store, reading.SliceRequest(source="shop", slot="replview", through_seq=last)
+            )
             plan = ExportPlan.of(store, whole)
             stored_bytes = store.execute(_STORE_BYTES).fetchone()[0]
         read, write = medians(

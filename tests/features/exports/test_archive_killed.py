@@ -149,7 +149,7 @@ def test_a_job_killed_in_the_middle_doubles_nothing_and_loses_nothing(
     ]  # fmt: skip
     # Byte for byte what a run writes that nobody disturbs.
     with reading.connect(store_conninfo()) as store:
-        part = reading.resolve(store, after_seq=0, through_seq=2)
+        part = reading.resolve(store, reading.SliceRequest(after_seq=0, through_seq=2))
     export(part, Target.of(str(tmp_path / "calm")), dsn=store_conninfo())
     assert digests(root) == digests(tmp_path / "calm")
     assert retention.drop_day(the(4)) is not None

@@ -4,7 +4,6 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -30,9 +29,9 @@ SLOT = "shop/replview"
 FIRST, ALL = ["1", "2", "3", "3"], ["1", "2", "3", "3", "9"]
 
 
-def slice_of(**words: Any) -> Slice:
+def whole_slice() -> Slice:
     with reading.connect(store_conninfo()) as store:
-        return reading.resolve(store, **words)
+        return reading.resolve(store, reading.SliceRequest())
 
 
 def assert_whole(root: Path, wanted: list[str]) -> None:
@@ -52,7 +51,7 @@ def assert_whole(root: Path, wanted: list[str]) -> None:
 def test_the_next_run_goes_on_with_what_one_began(
     history: History, tmp_path: Path, ended: Callable[[str, Slice, Path, int], bool]
 ) -> None:
-    first = slice_of()
+    first = whole_slice()
     history.commit(insert(9))
     whole = replace(first, through_seq=4)
     number = 0
@@ -71,7 +70,7 @@ def test_the_next_run_goes_on_with_what_one_began(
 def test_what_another_began_is_taken_back(
     history: History, tmp_path: Path, ended: Callable[[str, Slice, Path, int], bool]
 ) -> None:
-    whole = slice_of()
+    whole = whole_slice()
     inserts = replace(whole, operations=("insert",))
     number = 0
     while ended(store_conninfo(), inserts, root := tmp_path / f"{number}", number):
@@ -88,7 +87,7 @@ def test_what_another_began_is_taken_back(
 def test_what_nobody_knows_of_is_left_alone_until_it_is_to_be_taken_back(
     history: History, tmp_path: Path
 ) -> None:
-    whole = slice_of()
+    whole = whole_slice()
     inserts = replace(whole, operations=("insert",))
     assert killed(store_conninfo(), inserts, tmp_path, 5)
     with pytest.raises(TargetProblem, match="not finished"):
@@ -104,7 +103,7 @@ def test_what_nobody_knows_of_is_left_alone_until_it_is_to_be_taken_back(
 
 
 def test_a_mark_deleted_by_hand_doubles_nothing(history: History, tmp_path: Path) -> None:
-    first = slice_of()
+    first = whole_slice()
     history.commit(insert(9))
     assert killed(store_conninfo(), first, tmp_path, 5)
     [mark] = tmp_path.rglob("*.unfinished.json")

@@ -25,7 +25,7 @@ from replview.access.visibility import reading_session
 from replview.features.exports.request import read_export_request
 from replview.jobs import exports
 from replview.management.commands import export as by_command
-from replview.parquet.reading import connect, resolve
+from replview.parquet.reading import SliceRequest, connect, resolve
 from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import slice_name
@@ -132,25 +132,27 @@ def test_the_options_of_sparks_source_mean_the_same(told: History) -> None:
         options["operations"] = {"U": "update"}.get(words.get("ops", ""), "")
         parsed = Options.parse({**options, "dsn": store_conninfo(), "slot": "shop/replview"})
         with connect(parsed.dsn) as store:
-            part = parsed.shown(store, resolve(store, **parsed.asked))
+            part = parsed.shown(store, resolve(store, parsed.request))
         assert in_the_export(part) == expected, words
         assert part == read_export_request(told.slot, words).slice
     # A text is not looked for where its being found would tell of a value.
     hiding = Options.parse({"text": "urgent", "excluded": "public.orders", "dsn": store_conninfo()})
     told.table("items", 2, ["id"])
     with connect(hiding.dsn) as store:
-        part = hiding.shown(store, resolve(store, **hiding.asked))
+        part = hiding.shown(store, resolve(store, hiding.request))
     assert (part.tables, part.narrowed.searched) == (("public.items",), ("public.items",))
 
 
 def test_filters_of_spark_narrow_by_place_xid_and_nobody(told: History) -> None:
     with connect(store_conninfo()) as store:
-        whole = resolve(store)
+        whole = resolve(store, SliceRequest())
     for filters, typed, expected in (
         ([EqualTo(("xid",), 702)], False, [2]),
         ([EqualTo(("_xid",), 702), EqualTo(("_xid",), 703)], True, [2]),
         ([IsNull(("actor",))], False, [1, 4]),
         ([IsNull(("_actor",))], True, [1, 4]),
+        # Spark compares with a name, which must not choose transactions of an unknown actor.
+        ([EqualTo(("actor",), "?")], False, [1, 2, 3, 4]),
         ([GreaterThan(("commit_seq",), 1), LessThanOrEqual(("commit_seq",), 3)], False, [2, 3]),
         ([EqualTo(("commit_seq",), 2)], False, [2]),
         ([LessThan(("commit_seq",), 1)], False, []),

@@ -11,7 +11,7 @@ from django.test import Client
 from replview.features.history.job import _EngineReader, arguments, rows
 from replview.features.history.page import LISTS, HistoryPage, read_history_page
 from replview.features.history.record import HistoryRecord, ResultCell, read_history_record
-from replview.parquet.reading import connect, resolve
+from replview.parquet.reading import SliceRequest, connect, resolve
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.store import instance_settings
@@ -35,7 +35,7 @@ def root(transactional_db, settings, tmp_path: Path) -> Path:
     history.commit(insert(3), actor="alice")
     folder = tmp_path / "elsewhere"
     with connect(store_conninfo()) as store:
-        part = resolve(store, source="shop", slot="replview")
+        part = resolve(store, SliceRequest(source="shop", slot="replview"))
     export(part, Target.of(str(folder)), dsn=store_conninfo())
     Export.objects.create(
         slot=history.slot, slot_name="shop/replview", slice=part.to_json(), target=str(folder),
