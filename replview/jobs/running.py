@@ -19,6 +19,7 @@ from celery import Celery, shared_task
 from celery.signals import worker_shutting_down
 from django.db import connection, transaction
 from kombu.exceptions import OperationalError
+from psycopg import sql
 
 from replview.store.connecting import lasting_connection, orm_connection
 
@@ -39,8 +40,9 @@ _chore_threads = ThreadPoolExecutor(4, thread_name_prefix="chores")
 
 Chore = Callable[[], object]
 
+_ALWAYS = sql.SQL("true")
 #: A chore, and the SQL of a condition without which it has nothing to do.
-_chores: list[tuple[Chore, str]] = []
+_chores: list[tuple[Chore, sql.Composable]] = []
 
 
 class JobKind(Generic[Claimed]):
@@ -150,7 +152,7 @@ def task(name: str) -> Callable[[Chore], Chore]:
     return decorate
 
 
-def chore(function: Chore, name: str, *, when: str = "true") -> None:
+def chore(function: Chore, name: str, *, when: sql.Composable = _ALWAYS) -> None:
     """Make the function a task of this name that also runs every five seconds.
 
     Chores run in turn on one connection. ``when``, an SQL condition, tests more cheaply than the
@@ -171,7 +173,8 @@ def _do_chores() -> None:
             try:
                 with connection.cursor() as cursor:
                     is_due = (
-                        condition == "true" or cursor.execute(f"SELECT {condition}").fetchone()[0]
+                        condition is _ALWAYS
+                        or cursor.execute(sql.SQL("SELECT {}").format(condition)).fetchone()[0]
                     )
                 if is_due:
                     function()

@@ -9,11 +9,11 @@ from django.db import DatabaseError, DataError, connection, transaction
 
 from replview.store.models.seen import seen_ids
 from replview.store.read.mask_rules import MaskableColumn, Rule, When, masked_by
-from replview.store.read.session import Parameters, ReadSession
+from replview.store.read.session import Parameters, ReadSession, Statement
 from replview.store.read.visibility import Visibility, nobodys_visibility, read_rules
 
 
-def rows(statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+def rows(statement: Statement, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
     """Run a statement on Django's connection, and return its rows."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
@@ -59,7 +59,9 @@ class DjangoSession(ReadSession):
         """Return the ids of visible sources (``models.seen``), to restrict a query over sources."""
         return seen_ids()
 
-    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+    def rows(
+        self, statement: Statement, parameters: Parameters | None = None
+    ) -> list[tuple[Any, ...]]:
         """Run a statement on Django's cursor, which counts and logs it, with Django's errors."""
         return rows(statement, parameters)
 

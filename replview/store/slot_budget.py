@@ -6,6 +6,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.text import capfirst
+from psycopg import sql
 
 from replview.store.models import Slot, SlotEvent, WatchedSlot
 from replview.store.slot_control import NO_PROBLEM
@@ -20,9 +21,9 @@ _DROP_TEXTS = {
     "heartbeat_seconds": "heartbeat",
 }
 #: SQL that is true when ``watched_with_budget`` may find a slot.
-ANY_WITH_BUDGET = (
-    f"EXISTS (SELECT FROM slot WHERE wal_budget_bytes IS NOT NULL OR problem_code = '{DROPPED}')"
-)
+ANY_WITH_BUDGET = sql.SQL(
+    "EXISTS (SELECT FROM slot WHERE wal_budget_bytes IS NOT NULL OR problem_code = {dropped})"
+).format(dropped=DROPPED)
 
 
 def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:

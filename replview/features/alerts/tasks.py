@@ -2,6 +2,8 @@
 
 import datetime as dt
 
+from psycopg import sql
+
 from replview.features.alerts.delivery import ANY_DUE, deliver_due
 from replview.features.alerts.evaluation import evaluate
 from replview.jobs.running import chore, task
@@ -13,7 +15,7 @@ DELIVERIES_KEPT = dt.timedelta(days=30)
 
 # Delivery follows evaluation, so that new alerts are sent at once.
 chore(evaluate, "replview.evaluate_alerts")
-chore(deliver_due, "replview.deliver_alerts", when=ANY_DUE)
+chore(deliver_due, "replview.deliver_alerts", when=sql.SQL(ANY_DUE))
 
 
 @task("replview.forget_alerts")

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 from django.db import connection, transaction
+from psycopg import sql
 
 from replview.parquet.erasure.renaming import quoted, renamed
 from replview.store.django_session import rows
@@ -17,14 +18,14 @@ from replview.store.sums.activity import ADDED_TO_ACTOR
 
 #: Transactions changed in one transaction of the store.
 _PAGE = 1_000
-_NAMING = f"""
+_NAMING = sql.SQL("""
     SELECT id, actor, context FROM transaction
     WHERE id > %(after)s AND incarnation_id = ANY(%(incarnations)s)
       AND (actor = %(name)s OR position(%(name)s IN context::text) > 0
            OR jsonb_path_query_array(actors, '$.actor') ? %(name)s
            OR position(%(quoted)s IN context::text) > 0)
-    ORDER BY id LIMIT {_PAGE}
-"""  # noqa: S608 (of constants)
+    ORDER BY id LIMIT {page}
+""").format(page=_PAGE)
 _MESSAGES = """
     UPDATE change SET new = new - 'content_base64' || jsonb_build_object('content', %(mark)s::jsonb)
     WHERE transaction_id = ANY(%(ids)s) AND transaction_id BETWEEN %(low)s AND %(high)s
@@ -38,7 +39,7 @@ _RENAMED = """
 """
 _MARKS = "SELECT FROM activity_mark WHERE incarnation_id = ANY(%(incarnations)s) FOR UPDATE"
 # An earlier try may have left sums under the new name.
-_SUMS = f"""
+_SUMS = sql.SQL("""
     WITH former AS (
         DELETE FROM actor_activity WHERE actor = %(name)s AND incarnation_id = ANY(%(incarnations)s)
         RETURNING *)
@@ -47,8 +48,8 @@ _SUMS = f"""
          truncates, messages, first_time, last_time)
     SELECT incarnation_id, %(new)s, day, relation_id, grade, transactions, inserts, updates,
            deletes, truncates, messages, first_time, last_time FROM former
-    {ADDED_TO_ACTOR}
-"""  # noqa: S608 (of constants)
+    {added_to_actor}
+""").format(added_to_actor=sql.SQL(ADDED_TO_ACTOR))
 
 
 def alias(erasure_id: int) -> str:

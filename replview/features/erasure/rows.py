@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 from django.db import connection, transaction
+from psycopg import sql
 
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
@@ -41,58 +42,72 @@ from replview.text.parsing import table_word
 #: Number of changes read by one statement.
 PAGE = 1_000
 
-_KEY_OF = (
+_OLD, _NEW = sql.Identifier("c", "old"), sql.Identifier("c", "new")
+_KEY_OF = sql.SQL(
     "(SELECT jsonb_object_agg(k, {image}->k) FROM unnest(%(names)s::text[]) k WHERE {image} ? k)"
 )
-_COLUMNS = f"""
+_COLUMNS = sql.SQL("""
     c.transaction_id, c.seq, i.number, (c.lsn - '0/0')::bigint,
-    coalesce((t.commit_lsn - '0/0')::bigint, {OPEN_END}), c.op::text, c.version_id,
-    {_KEY_OF.format(image="c.old")}, {_KEY_OF.format(image="c.new")},
-    c.key_hash, c.old_key_hash, t.state = 'committed' AND {NOT_ABORTED},
-    c.old_kind IS NOT DISTINCT FROM 'O', t.xid
-"""
-_FROM = """
-    FROM change c JOIN transaction t ON t.id = c.transaction_id
+    coalesce((t.commit_lsn - '0/0')::bigint, {open_end}), c.op::text, c.version_id,
+    {key_before}, {key_after}, c.key_hash, c.old_key_hash,
+    t.state = 'committed' AND {not_aborted}, c.old_kind IS NOT DISTINCT FROM 'O', t.xid
+""").format(
+    open_end=OPEN_END,
+    key_before=_KEY_OF.format(image=_OLD),
+    key_after=_KEY_OF.format(image=_NEW),
+    not_aborted=sql.SQL(NOT_ABORTED),
+)
+_SELECT = sql.SQL("""
+    SELECT {columns} FROM change c JOIN transaction t ON t.id = c.transaction_id
     JOIN slot_incarnation i ON i.id = t.incarnation_id
-"""
+    WHERE {condition}
+""")
 # Two statements: one with OR would use neither index.
-_TOUCHES = (
-    f"""SELECT {_COLUMNS} {_FROM}
-    WHERE c.relation_id = ANY(%(relations)s) AND c.key_hash = ANY(%(hashes)s)
-      AND (c.op IN ('I', 'D') OR c.old_key_hash IS NOT NULL)""",
-    f"""SELECT {_COLUMNS} {_FROM}
-    WHERE c.relation_id = ANY(%(relations)s) AND c.old_key_hash = ANY(%(hashes)s)""",
-)  # fmt: skip
-_UNDER = tuple(
-    f"""SELECT {_COLUMNS} {_FROM}
-    WHERE c.relation_id = %(relation)s AND c.{key_hash} = %(hash)s
+_BY_NEW_KEY = """
+    c.relation_id = ANY(%(relations)s) AND c.key_hash = ANY(%(hashes)s)
+    AND (c.op IN ('I', 'D') OR c.old_key_hash IS NOT NULL)
+"""
+_BY_OLD_KEY = "c.relation_id = ANY(%(relations)s) AND c.old_key_hash = ANY(%(hashes)s)"
+_TOUCHES = tuple(
+    _SELECT.format(columns=_COLUMNS, condition=sql.SQL(condition))
+    for condition in (_BY_NEW_KEY, _BY_OLD_KEY)
+)
+_UNDER_HASH = sql.SQL("""
+    c.relation_id = %(relation)s AND {key_hash} = %(hash)s
       AND (c.lsn, c.seq, c.transaction_id) > (%(lsn)s::pg_lsn, %(seq)s, %(id)s)
-    ORDER BY c.lsn, c.seq, c.transaction_id LIMIT {PAGE}"""
+    ORDER BY c.lsn, c.seq, c.transaction_id LIMIT {limit}
+""")
+_UNDER = tuple(
+    _SELECT.format(
+        columns=_COLUMNS,
+        condition=_UNDER_HASH.format(key_hash=sql.Identifier("c", key_hash), limit=PAGE),
+    )
     for key_hash in ("key_hash", "old_key_hash")
-)  # fmt: skip
+)
 # Versions with another key, or without one, are scanned without an index on the key.
-_LIKE = f"""SELECT {_COLUMNS} {_FROM}
-    WHERE c.relation_id = ANY(%(relations)s) AND c.version_id = ANY(%(versions)s)
+_HOLDING_KEY = sql.SQL("""
+    c.relation_id = ANY(%(relations)s) AND c.version_id = ANY(%(versions)s)
       AND (c.new @> %(key)s::jsonb OR c.old @> %(key)s::jsonb)
       AND (c.transaction_id, c.seq) > (%(id)s, %(seq)s)
-    ORDER BY c.transaction_id, c.seq LIMIT {PAGE}"""
+    ORDER BY c.transaction_id, c.seq LIMIT {limit}
+""").format(limit=PAGE)
+_LIKE = _SELECT.format(columns=_COLUMNS, condition=_HOLDING_KEY)
 
-_IS_MASKED = f"""
-    EXISTS (SELECT FROM unnest(%(names)s::text[]) k
-            WHERE '{orjson.dumps(MASKED).decode()}' IN (c.new->k, c.old->k))
-"""
+_IS_MASKED = sql.SQL("""
+    EXISTS (SELECT FROM unnest(%(names)s::text[]) k WHERE {mask} IN (c.new->k, c.old->k))
+""").format(mask=orjson.dumps(MASKED).decode())
 # No hash is kept of a key that was masked before it was stored.
-_UNFINDABLE = f"""
+_UNFINDABLE = sql.SQL("""
     SELECT count(*) FROM change c
     WHERE c.relation_id = ANY(%(relations)s) AND c.key_hash IS NULL AND c.op IN ('I', 'U', 'D', 'S')
-      AND {_IS_MASKED}
-"""  # noqa: S608 (of constants)
-_FINDABLE = f"""
+      AND {is_masked}
+""").format(is_masked=_IS_MASKED)
+_FINDABLE = sql.SQL("""
     SELECT EXISTS (
         SELECT FROM change c
         WHERE c.relation_id = ANY(%(relations)s) AND c.op IN ('I', 'U', 'D', 'S')
-          AND NOT {_IS_MASKED})
-"""  # noqa: S608 (of constants)
+          AND NOT {is_masked})
+""").format(is_masked=_IS_MASKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +218,11 @@ class ErasedTable:
                         yield from self._pages(statement, relation, key_hash, by_key)
 
     def _pages(
-        self, statement: str, relation: int, key_hash: int, spans: Mapping[Key, Sequence[KeySpan]]
+        self,
+        statement: sql.Composed,
+        relation: int,
+        key_hash: int,
+        spans: Mapping[Key, Sequence[KeySpan]],
     ) -> Iterator[list[FoundChange]]:
         wanted = {**self._asked(), "relation": relation, "hash": key_hash,
                   "lsn": "0/0", "seq": 0, "id": 0}  # fmt: skip
@@ -218,7 +237,7 @@ class ErasedTable:
     def _asked(self) -> dict[str, Any]:
         return {"relations": list(self.table.relation_ids), "names": self.names}
 
-    def _read(self, statement: str, wanted: Mapping[str, Any]) -> list[FoundChange]:
+    def _read(self, statement: sql.Composed, wanted: Mapping[str, Any]) -> list[FoundChange]:
         return [self._found(row) for row in rows(statement, wanted)]
 
     def _found(self, row: Sequence[Any]) -> FoundChange:
@@ -252,22 +271,21 @@ def key_in(names: Iterable[str], *images: Mapping[str, Any] | None) -> Key | Non
 
 
 # An empty image stays empty.
-_ERASED = """
+_ERASED = sql.SQL("""
     CASE WHEN {image} IS NOT NULL THEN (
         SELECT coalesce(jsonb_object_agg(e.key, CASE
             WHEN %(all)s OR e.key = ANY(%(columns)s::text[]) THEN %(mark)s::jsonb
             ELSE e.value END), '{{}}')
         FROM jsonb_each({image}) e) END
-"""
-_UPDATE = f"""
-    UPDATE change c SET old = {_ERASED.format(image="c.old")},
-           new = {_ERASED.format(image="c.new")},
+""")
+_UPDATE = sql.SQL("""
+    UPDATE change c SET old = {old}, new = {new},
            key_hash = w.key_hash, old_key_hash = w.old_key_hash
     FROM unnest(%(ids)s::bigint[], %(seqs)s::int[], %(hashes)s::bigint[], %(old_hashes)s::bigint[])
          AS w (id, seq, key_hash, old_key_hash)
     WHERE c.transaction_id = w.id AND c.seq = w.seq
       AND c.transaction_id BETWEEN %(low)s AND %(high)s
-"""  # noqa: S608 (of constants)
+""").format(old=_ERASED.format(image=_OLD), new=_ERASED.format(image=_NEW))
 _LEFT = """
     SELECT count(*) FROM change c
     JOIN unnest(%(ids)s::bigint[], %(seqs)s::int[]) AS w (id, seq)

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from psycopg import sql
+
 from replview.access.visibility import reading_session
 from replview.features.lag.figures import DRAWN, drawn, retained_wal, table_rates, transaction_sizes
 from replview.features.lag.page import LagSlot
@@ -19,30 +21,30 @@ _TABLES_LIMIT = 8
 
 _INCARNATIONS = "SELECT id FROM slot_incarnation WHERE slot_id = %(slot)s"
 
-_BUSIEST_SQL = f"""
+_BUSIEST_SQL = """
     SELECT m.relation_id, r.schema || '.' || r."table"
-    FROM (SELECT relation_id, sum({{value}}) AS much FROM relation_minute
-          WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
+    FROM (SELECT relation_id, sum({value}) AS much FROM relation_minute
+          WHERE incarnation_id IN ({incarnations}) AND minute >= %(since)s AND minute < %(until)s
             AND relation_id <> ALL (%(untold)s::bigint[])
-          GROUP BY relation_id ORDER BY much DESC, relation_id LIMIT {_TABLES_LIMIT}) m
+          GROUP BY relation_id ORDER BY much DESC, relation_id LIMIT {limit}) m
     JOIN relation r ON r.id = m.relation_id
     WHERE m.much > 0 ORDER BY m.much DESC, m.relation_id
-"""  # noqa: S608 (of constants)
+"""
 _BIN_SQL = "date_bin(make_interval(secs => %(step)s), minute, 'epoch'::timestamptz)"
-_BY_TABLE_SQL = f"""
+_BY_TABLE_SQL = """
     SELECT CASE WHEN relation_id = ANY(%(tables)s) THEN relation_id ELSE 0 END AS relation,
-           extract(epoch FROM {_BIN_SQL})::bigint / %(step)s AS bucket,
-           sum({{value}})::float8
+           extract(epoch FROM {bin})::bigint / %(step)s AS bucket,
+           sum({value})::float8
     FROM relation_minute
-    WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
+    WHERE incarnation_id IN ({incarnations}) AND minute >= %(since)s AND minute < %(until)s
       AND relation_id <> ALL (%(untold)s::bigint[])
-    GROUP BY relation, {_BIN_SQL}
-"""  # noqa: S608 (of constants)
-_BY_SIZE_SQL = f"""
+    GROUP BY relation, {bin}
+"""
+_BY_SIZE_SQL = sql.SQL("""
     SELECT power, sum(transactions)::bigint FROM transaction_size_minute
-    WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
+    WHERE incarnation_id IN ({incarnations}) AND minute >= %(since)s AND minute < %(until)s
     GROUP BY power ORDER BY power
-"""  # noqa: S608 (of constants)
+""").format(incarnations=sql.SQL(_INCARNATIONS))
 
 #: Maps a caller's ``by`` to the column that is summed up.
 _SUMMED_COLUMNS = {"changes": "changes", "bytes": "size_bytes"}
@@ -67,16 +69,21 @@ def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.dateti
     ``by`` is ``changes`` or ``bytes``; any other value raises ``KeyError``. Bytes of a table with
     values that the account may not see are left out, because they tell how long those are.
     """
-    value = _SUMMED_COLUMNS[by]
+    parts = {
+        "value": sql.Identifier(_SUMMED_COLUMNS[by]),
+        "incarnations": sql.SQL(_INCARNATIONS),
+        "bin": sql.SQL(_BIN_SQL),
+        "limit": sql.Literal(_TABLES_LIMIT),
+    }
     step = step_of(until - since, MINUTE, _POINTS)
     hidden_ids = tables_without_size(reading_session()) if by == "bytes" else []
     params: dict[str, Any] = {
         "slot": slot_id, "since": since, "until": until, "step": step, "untold": hidden_ids,
     }  # fmt: skip
-    names: dict[int, str] = dict(rows(_BUSIEST_SQL.format(value=value), params))
+    names: dict[int, str] = dict(rows(sql.SQL(_BUSIEST_SQL).format(**parts), params))
     if not names:
         return TableRates()
-    sums = rows(_BY_TABLE_SQL.format(value=value), params | {"tables": list(names)})
+    sums = rows(sql.SQL(_BY_TABLE_SQL).format(**parts), params | {"tables": list(names)})
     amounts = {(relation, bucket): amount for relation, bucket, amount in sums}
     first, last = int(since.timestamp() // step), int((until.timestamp() - 1e-6) // step)
     # Minutes that are not summed up yet are unknown, not zero.

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
+from psycopg import sql
+
 from replview.features.lag.periods import SamplePeriod, boundaries, choose_period, step_of
 from replview.store.django_session import rows
 
@@ -58,6 +60,17 @@ _FIRST_SAMPLE = """
     CROSS JOIN LATERAL (
         SELECT sampled_at FROM slot_sample
         WHERE slot_id = of.slot_id AND sampled_at > %(since)s ORDER BY sampled_at LIMIT 1) first
+"""
+_SAMPLES = """
+    SELECT {columns}, sampled_at + make_interval(secs => {seconds}) AS at FROM {table}
+    WHERE slot_id = ANY(%(slots)s) AND sampled_at >= {since} AND sampled_at < {until}
+"""
+_BIN = "date_bin(make_interval(secs => %(step)s), sampled_at, 'epoch'::timestamptz)"
+# Compute the bucket's number after grouping: numeric arithmetic on each row would cost more than
+# the rest of the query.
+_BUCKETS = """
+    SELECT slot_id, extract(epoch FROM {bin})::bigint / %(step)s AS bucket, {aggregates}
+    FROM ({samples}) samples GROUP BY slot_id, {bin} ORDER BY slot_id, {bin}
 """
 
 
@@ -133,28 +146,27 @@ def _read_buckets(
     A gauge has one value; a counter has its highest and its lowest.
     """
     params: dict[str, Any] = {"slots": list(slot_ids), "step": step}
-    columns = ", ".join(sorted(set(_columns(fields))))
-    selects = []
-    pieces = boundaries(period, since, until)
-    for number, (piece, start, end) in enumerate(pieces):
+    columns = ("slot_id", "sampled_at", *sorted(set(_columns(fields))))
+    samples = []
+    for number, (piece, start, end) in enumerate(boundaries(period, since, until)):
         params |= {f"since{number}": start, f"until{number}": end}
-        selects.append(
-            f"SELECT slot_id, sampled_at, sampled_at + interval '{piece.seconds} s' AS at"  # noqa: S608 (of constants)
-            f"{', ' if columns else ''}{columns} FROM {piece.table}"
-            f" WHERE slot_id = ANY(%(slots)s) AND sampled_at >= %(since{number})s"
-            f" AND sampled_at < %(until{number})s"
+        samples.append(
+            sql.SQL(_SAMPLES).format(
+                columns=sql.SQL(", ").join(map(sql.Identifier, columns)),
+                seconds=piece.seconds,
+                table=sql.Identifier(piece.table),
+                since=sql.Placeholder(f"since{number}"),
+                until=sql.Placeholder(f"until{number}"),
+            )
         )
-    if not selects:
+    if not samples:
         return []
-    # Compute the bucket's number after grouping: numeric arithmetic on each row would cost more
-    # than the rest of the query.
-    bin_start = "date_bin(make_interval(secs => %(step)s), sampled_at, 'epoch'::timestamptz)"
-    sql = (
-        f"SELECT slot_id, extract(epoch FROM {bin_start})::bigint / %(step)s AS bucket, "  # noqa: S608 (of constants)
-        f"{', '.join(_aggregates(fields))} FROM ({' UNION ALL '.join(selects)}) samples"
-        f" GROUP BY slot_id, {bin_start} ORDER BY slot_id, {bin_start}"
+    query = sql.SQL(_BUCKETS).format(
+        bin=sql.SQL(_BIN),
+        aggregates=sql.SQL(", ").join(map(sql.SQL, _aggregates(fields))),
+        samples=sql.SQL(" UNION ALL ").join(samples),
     )
-    return rows(sql, params)
+    return rows(query, params)
 
 
 def _aggregates(fields: Iterable[str]) -> Iterator[str]:

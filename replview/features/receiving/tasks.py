@@ -16,6 +16,7 @@ from celery import current_app, shared_task
 from celery.utils.nodenames import worker_direct
 from django.conf import settings
 from kombu.exceptions import OperationalError
+from psycopg import sql
 
 from replview.acts.publications import LOOK_AT_PUBLICATIONS_OF
 from replview.acts.slot_making import PROPOSE_RECEIVERS
@@ -35,11 +36,11 @@ _PING_SECONDS = 0.5
 #: Least seconds between two requests to read publications, and seconds until one expires.
 _LOOK_SECONDS = 1.0
 _LOOK_EXPIRES_SECONDS = 15.0
-_ANY_UNREAD = f"""
+_ANY_UNREAD = sql.SQL("""
     EXISTS (SELECT FROM slot WHERE desired = 'running' AND NOT temporary AND (lease_owner = ''
             OR heartbeat_at IS NULL
-            OR heartbeat_at < clock_timestamp() - interval '{settings.LEASE_SECONDS} s'))
-"""
+            OR heartbeat_at < clock_timestamp() - make_interval(secs => {lease_seconds})))
+""").format(lease_seconds=settings.LEASE_SECONDS)
 
 
 def conninfo_of(source_id: int) -> str:

@@ -18,6 +18,7 @@ import datetime as dt
 import time
 
 from django.db import OperationalError, connection, transaction
+from psycopg import sql
 
 from replview.store import instance_settings
 from replview.store.django_session import rows
@@ -50,7 +51,7 @@ _STATUSES = ("reserved", "extended", "unreserved", "lost")
 _ORIGIN_TABLES = {"minute": "slot_sample", "hour": "slot_sample_minute"}
 _FIRST_SAMPLE = """
     SELECT min(first.sampled_at) FROM watched_slot w CROSS JOIN LATERAL (
-        SELECT sampled_at FROM {} WHERE slot_id = w.id ORDER BY sampled_at LIMIT 1) first
+        SELECT sampled_at FROM {samples} WHERE slot_id = w.id ORDER BY sampled_at LIMIT 1) first
 """
 _PARTITION_NAMES = """
     SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -58,41 +59,59 @@ _PARTITION_NAMES = """
 """
 
 
-def _aggregates() -> dict[str, str]:
+_HIGHEST_VALUE, _LOWEST_VALUE = sql.SQL("max({column})"), sql.SQL("min({column})")
+_LAST_KNOWN_VALUE = sql.SQL(
+    "(array_agg({column} ORDER BY sampled_at DESC) FILTER (WHERE {column} IS NOT NULL))[1]"
+)
+_WORST_STATUS = sql.SQL(
+    "({statuses}::text[])[max(array_position({statuses}::text[], wal_status))]"
+).format(statuses=list(_STATUSES))
+_ROLL = """
+    INSERT INTO {table} (slot_id, sampled_at, samples, {columns})
+    SELECT w.id, p.* FROM watched_slot w CROSS JOIN LATERAL (
+        SELECT date_trunc({period}, sampled_at, 'UTC') AS began, {count}, {aggregates}
+        FROM {origin}
+        WHERE slot_id = w.id AND sampled_at >= %(since)s AND sampled_at < %(until)s
+        GROUP BY began) p
+    ON CONFLICT (slot_id, sampled_at) DO UPDATE SET samples = excluded.samples, {updates}
+"""
+
+
+def _aggregates() -> dict[str, sql.Composable]:
     """Return the aggregate expression of each column."""
-    statuses = ", ".join(f"'{status}'" for status in _STATUSES)
-    worst = f"max(array_position(ARRAY[{statuses}], wal_status))"
+    by_column = (
+        (_HIGHEST_VALUE, _HIGHEST),
+        (_LOWEST_VALUE, _LOWEST),
+        (_LAST_KNOWN_VALUE, _LAST_KNOWN),
+    )
     return {
-        **{name: f"max({name})" for name in _HIGHEST},
-        **{name: f"min({name})" for name in _LOWEST},
         **{
-            name: f"(array_agg({name} ORDER BY sampled_at DESC) "
-            f"FILTER (WHERE {name} IS NOT NULL))[1]"
-            for name in _LAST_KNOWN
+            name: value.format(column=sql.Identifier(name))
+            for value, names in by_column
+            for name in names
         },
-        "wal_status": f"(ARRAY[{statuses}])[{worst}]",
-        "active": "bool_or(active)",
+        "wal_status": _WORST_STATUS,
+        "active": sql.SQL("bool_or(active)"),
     }
 
 
-def _roll_statement(table: str, origin: str, period: str, count: str) -> str:
+def _roll_statement(table: str, origin: str, period: str, count: str) -> sql.Composed:
     """Return the statement that computes all periods from ``since`` to before ``until``.
 
     It reads one slot at a time, by the primary key, so it reads no other rows.
     """
     aggregates = _aggregates()
-    names = ", ".join(aggregates)
-    return f"""
-        INSERT INTO {table} (slot_id, sampled_at, samples, {names})
-        SELECT w.id, p.* FROM watched_slot w CROSS JOIN LATERAL (
-            SELECT date_trunc('{period}', sampled_at, 'UTC') AS began, {count},
-                   {", ".join(aggregates.values())}
-            FROM {origin}
-            WHERE slot_id = w.id AND sampled_at >= %(since)s AND sampled_at < %(until)s
-            GROUP BY began) p
-        ON CONFLICT (slot_id, sampled_at) DO UPDATE SET samples = excluded.samples,
-            {", ".join(f"{name} = excluded.{name}" for name in aggregates)}
-    """  # noqa: S608 (of constants)
+    columns = list(map(sql.Identifier, aggregates))
+    update = sql.SQL("{column} = excluded.{column}")
+    return sql.SQL(_ROLL).format(
+        table=sql.Identifier(table),
+        columns=sql.SQL(", ").join(columns),
+        period=period,
+        count=sql.SQL(count),
+        aggregates=sql.SQL(", ").join(aggregates.values()),
+        origin=sql.Identifier(origin),
+        updates=sql.SQL(", ").join(update.format(column=column) for column in columns),
+    )
 
 
 _ROLL_STATEMENTS = {
@@ -164,7 +183,8 @@ def _roll_period(period: str, whole: dt.datetime, deadline: float) -> int:
 
 def _first_period(period: str) -> dt.datetime | None:
     """Return the start of the first period that has a sample; None if there is no sample."""
-    first: dt.datetime | None = rows(_FIRST_SAMPLE.format(_ORIGIN_TABLES[period]))[0][0]
+    query = sql.SQL(_FIRST_SAMPLE).format(samples=sql.Identifier(_ORIGIN_TABLES[period]))
+    first: dt.datetime | None = rows(query)[0][0]
     if first is None:
         return None
     first = first.astimezone(dt.UTC).replace(second=0, microsecond=0)
@@ -180,8 +200,8 @@ def _drop_partitions(parent: str, before: dt.datetime) -> list[str]:
             continue
         try:
             with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-                cursor.execute(f'DROP TABLE "{name}"')
+                cursor.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(_LOCK_TIMEOUT))
+                cursor.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
                 cursor.execute("SET LOCAL lock_timeout = DEFAULT")
         except OperationalError:
             break  # a query reads it

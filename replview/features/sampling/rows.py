@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import orjson
 from django.db import IntegrityError, connection, transaction
+from psycopg import sql
 
 from replview.catalog.slots import SlotStates
 from replview.health.conditions import lost_reason
@@ -29,16 +30,16 @@ _SAMPLED_COLUMNS = (
     "replay_lag_seconds float8, spill_txns bigint, spill_bytes bigint, stream_txns bigint, "
     "stream_bytes bigint, total_txns bigint, total_bytes bigint"
 )
-_COLUMNS = ", ".join(column.split()[0] for column in _SAMPLED_COLUMNS.split(", "))
-_INSERT_SAMPLES = f"""
+_COLUMNS = [column.split()[0] for column in _SAMPLED_COLUMNS.split(", ")]
+_INSERT_SAMPLES = sql.SQL("""
     INSERT INTO slot_sample
-        (slot_id, sampled_at, detail, {_COLUMNS}, transactions_stored, changes_stored, bytes_stored,
+        (slot_id, sampled_at, detail, {columns}, transactions_stored, changes_stored, bytes_stored,
          batch_changes, memory_bytes, stored_after_p50_seconds, stored_after_p99_seconds)
-    SELECT r.slot_id, %(at)s, r.detail, {", ".join("r." + n for n in _COLUMNS.split(", "))},
+    SELECT r.slot_id, %(at)s, r.detail, {sampled},
            s.transactions_stored, s.changes_stored, s.bytes_stored,
            (live.facts->>'batch_changes')::bigint, (live.facts->>'memory_bytes')::bigint,
            after.seconds[1], after.seconds[2]
-    FROM jsonb_to_recordset(%(rows)s) AS r (slot_id bigint, detail jsonb, {_SAMPLED_COLUMNS})
+    FROM jsonb_to_recordset(%(rows)s) AS r (slot_id bigint, detail jsonb, {typed_columns})
     LEFT JOIN slot s ON s.id = r.slot_id
     LEFT JOIN watched_slot w ON w.id = r.slot_id
     LEFT JOIN LATERAL (
@@ -53,12 +54,14 @@ _INSERT_SAMPLES = f"""
                 AND s.last_stored_at > w.last_seen_at
               ORDER BY commit_seq DESC LIMIT %(latest)s) t
         WHERE t.stored_at > w.last_seen_at AND t.commit_time IS NOT NULL) after ON true
-"""  # noqa: S608 (of constants)
+""").format(
+    columns=sql.SQL(", ").join(map(sql.Identifier, _COLUMNS)),
+    sampled=sql.SQL(", ").join(sql.Identifier("r", name) for name in _COLUMNS),
+    typed_columns=sql.SQL(_SAMPLED_COLUMNS),
+)
 #: Column of a sample, by its name in pg_replication_slots.
 _COLUMN_OF_FACT = {
-    **{
-        name: name for name in _COLUMNS.split(", ") if name not in ("current_lsn", "safe_wal_bytes")
-    },
+    **{name: name for name in _COLUMNS if name not in ("current_lsn", "safe_wal_bytes")},
     "safe_wal_size": "safe_wal_bytes",
 }
 #: Columns of pg_stat_replication that are stored with the slot.

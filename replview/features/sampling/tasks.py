@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from celery import shared_task
+from psycopg import sql
 
 from replview.access import session_policy
 from replview.acts.publications import LOOK_AT_PUBLICATIONS_OF, look_at_publications
@@ -152,6 +153,8 @@ chore(roll_activity, "replview.roll_activity")
 chore(
     enforce_budgets,
     "replview.enforce_budgets",
-    when=f"{slot_budget.ANY_WITH_BUDGET} OR {store_size.ANYTHING_CHOSEN}",
+    when=sql.SQL("{} OR {}").format(
+        slot_budget.ANY_WITH_BUDGET, sql.SQL(store_size.ANYTHING_CHOSEN)
+    ),
 )
-chore(heartbeats.write_due, "replview.write_heartbeats", when=heartbeats.ANY_WANTED)
+chore(heartbeats.write_due, "replview.write_heartbeats", when=sql.SQL(heartbeats.ANY_WANTED))

@@ -24,7 +24,7 @@ from replview.parquet.slice_schemas import SliceColumn
 from replview.parquet.slices import Slice, SliceTable
 from replview.store.read.row_history.before_images import Shared, before_at
 from replview.store.read.row_history.replay import BeforeImage
-from replview.store.read.session import Parameters, ReadSession
+from replview.store.read.session import Parameters, ReadSession, Statement
 from replview.store.read.visibility import MASKED, Grants, Visibility
 
 ASIDE = "$aside"
@@ -180,7 +180,9 @@ class _WholeSession(ReadSession):
         #: Characters read since the last lookup began.
         self.read_characters = 0
 
-    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+    def rows(
+        self, statement: Statement, parameters: Parameters | None = None
+    ) -> list[tuple[Any, ...]]:
         """Return the statement's rows, and count their characters."""
         found = super().rows(statement, parameters)
         self.read_characters += sum(

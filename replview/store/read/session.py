@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
+from psycopg import sql
 from psycopg.abc import Buffer
 from psycopg.errors import DuplicatePreparedStatement, FeatureNotSupported, InvalidSqlStatementName
 from psycopg.pq import TransactionStatus
@@ -23,6 +24,7 @@ from psycopg.types.string import TextLoader
 
 from replview.store.read.visibility import Visibility, nobodys_visibility
 
+Statement = str | sql.SQL | sql.Composed
 Parameters = Sequence[Any] | Mapping[str, Any]
 #: Reads the labels of an enum from its source, by relation, type's oid and enum's name; None: they
 #: cannot be read.
@@ -99,12 +101,15 @@ class ReadSession:
         sources = self.visibility.sources
         return None if sources is None else sorted(sources)
 
-    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+    def rows(
+        self, statement: Statement, parameters: Parameters | None = None
+    ) -> list[tuple[Any, ...]]:
         """Return the rows of a statement. The client binds parameters; JSON comes as text."""
+        query = statement.encode() if isinstance(statement, str) else statement
         with psycopg.ClientCursor(self.connection) as cursor:
             cursor.adapters.register_loader("jsonb", TextLoader)
             cursor.adapters.register_loader("timestamptz", MomentLoader)
-            cursor.execute(statement.encode(), parameters)
+            cursor.execute(query, parameters)
             return cursor.fetchall()
 
     def prepared_rows(self, statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
