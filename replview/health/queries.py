@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import orjson
 from django.conf import settings
 from django.utils import timezone
+from psycopg import sql
 
 from replview.health.conditions import GROWTH_WINDOWS, growth_of
 from replview.health.source_state import stale_after_of
@@ -27,9 +28,9 @@ SELECT CASE WHEN min(slots) >= %(most)s THEN count(*) ELSE 0 END
 """
 # The first row counts the alerts and the full workers, and has the interval of samples; the others
 # count the open transactions.
-_OPEN_AND_ALERTS = f"""
+_OPEN_AND_ALERTS = sql.SQL("""
 SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL,
-       NULL::timestamptz, ({_FULL_WORKERS}),
+       NULL::timestamptz, ({full_workers}),
        (SELECT value::text FROM setting WHERE name = 'sampling.seconds')
   FROM alert WHERE state = 'firing'
    AND (%(seen)s::bigint[] IS NULL OR source_id IS NULL OR source_id = ANY(%(seen)s))
@@ -42,7 +43,7 @@ SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at, NULL, 
         WHERE o.prepared AND state = 'prepared' AND incarnation_id = o.incarnation_id
           AND prepared_at IS NOT NULL
         ORDER BY prepared_at LIMIT 1) oldest ON true
-"""  # noqa: S608 (of constants)
+""").format(full_workers=sql.SQL(_FULL_WORKERS))
 _SOURCE_FIELDS = [field.attname for field in Source._meta.concrete_fields]
 _SOURCE_ID_INDEX = _SOURCE_FIELDS.index("id")
 _SLOT_FIELDS = [field.attname for field in Slot._meta.concrete_fields]
@@ -93,26 +94,23 @@ SELECT s.id,
                 ORDER BY commit_seq DESC LIMIT 100) recent) delay ON true
 """
 
-_PACE = """CASE WHEN latest.sampled_at - {0}.sampled_at >= interval '30 seconds'
-            THEN (latest.{1} - {0}.{1})::float8
-                 / extract(epoch FROM latest.sampled_at - {0}.sampled_at)::float8 END"""
+_PACE = sql.SQL("""CASE WHEN latest.sampled_at - {first}.sampled_at >= interval '30 seconds'
+            THEN (latest.{value} - {first}.{value})::float8
+                 / extract(epoch FROM latest.sampled_at - {first}.sampled_at)::float8 END""")
 
-_FIRST = """
+_FIRST = sql.SQL("""
   LEFT JOIN LATERAL (
        SELECT * FROM slot_sample
-        WHERE slot_id = w.id AND sampled_at > %({0}_since)s
-        ORDER BY sampled_at LIMIT 1) {0} ON true"""
+        WHERE slot_id = w.id AND sampled_at > {since}
+        ORDER BY sampled_at LIMIT 1) {first} ON true""")
 
 # The rates of every slot on a server, ours or not: of retained WAL over each of
 # ``GROWTH_WINDOWS``, of the server's position over the longest, and of unconfirmed WAL over the
 # shortest (for a physical slot: of retained WAL). The constant bounds exclude the partitions of
 # other days.
-_PACES = f"""
+_PACES = sql.SQL("""
 SELECT false, w.id, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::text,
-       {_PACE.format("a", "retained_wal_bytes")},
-       {_PACE.format("b", "retained_wal_bytes")},
-       {_PACE.format("c", "retained_wal_bytes")},
-       {_PACE.format("c", "current_lsn")},
+       {paces},
        CASE WHEN latest.sampled_at - a.sampled_at > interval '9 seconds'
             THEN (coalesce(latest.unconfirmed_wal_bytes, latest.retained_wal_bytes)
                   - coalesce(a.unconfirmed_wal_bytes, a.retained_wal_bytes))
@@ -122,10 +120,26 @@ SELECT false, w.id, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::text,
        SELECT * FROM slot_sample
         WHERE slot_id = w.id AND sampled_at > %(just_now)s AND sampled_at <= %(now)s
         ORDER BY sampled_at DESC LIMIT 1) latest
-  {"".join(_FIRST.format(name) for name in "abc")}
-"""  # noqa: S608 (of constants)
+  {firsts}
+""").format(
+    paces=sql.SQL(", ").join(
+        _PACE.format(first=sql.Identifier(first), value=sql.Identifier(value))
+        for first, value in (
+            ("a", "retained_wal_bytes"),
+            ("b", "retained_wal_bytes"),
+            ("c", "retained_wal_bytes"),
+            ("c", "current_lsn"),
+        )
+    ),
+    firsts=sql.SQL("").join(
+        _FIRST.format(first=sql.Identifier(name), since=sql.Placeholder(f"{name}_since"))
+        for name in "abc"
+    ),
+)
 
-_PRESENT = f"SELECT true, r.* FROM ({READINGS}) r UNION ALL {_PACES}"  # noqa: S608 (of constants)
+_PRESENT = sql.SQL("SELECT true, r.* FROM ({readings}) r UNION ALL {paces}").format(
+    readings=sql.SQL(READINGS), paces=_PACES
+)
 
 #: The highest retained WAL of each slot in each bucket of time.
 HISTORY = """
