@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
+from psycopg import sql
 
 from replview.store.django_session import rows
 from replview.store.models import ActivityMark, ActorActivity, HistoryBlock, RelationActivity
@@ -145,7 +146,7 @@ ADDED_TO_ACTOR = """ON CONFLICT (incarnation_id, actor, day, relation_id, grade)
         messages = mine.messages + excluded.messages,
         first_time = least(mine.first_time, excluded.first_time),
         last_time = greatest(mine.last_time, excluded.last_time)"""
-_INTO_ACTORS = f"""
+_INTO_ACTORS = sql.SQL("""
     done AS (
         SELECT t.id, t.actor, t.grade, (t.at AT TIME ZONE 'UTC')::date AS day, t.at, o.relation,
                o.place, 0 AS messages, o.inserts, o.updates, o.deletes, o.truncates
@@ -160,7 +161,7 @@ _INTO_ACTORS = f"""
         SELECT t.id, s.actor, s.grade, (t.at AT TIME ZONE 'UTC')::date, t.at, r.relation, 1,
                CASE WHEN r.relation = 0 THEN s.messages ELSE 0 END,
                r.inserts, r.updates, r.deletes, r.truncates
-        FROM t CROSS JOIN LATERAL {SHARES} CROSS JOIN LATERAL (
+        FROM t CROSS JOIN LATERAL {shares} CROSS JOIN LATERAL (
             SELECT 0 AS relation, s.inserts, s.updates, s.deletes, s.truncates
             UNION ALL
             SELECT key::bigint, (value->>0)::bigint, (value->>1)::bigint, (value->>2)::bigint,
@@ -172,10 +173,15 @@ _INTO_ACTORS = f"""
            count(*) FILTER (WHERE place = 1), sum(inserts),
            sum(updates), sum(deletes), sum(truncates), sum(messages), min(at), max(at)
     FROM done GROUP BY actor, day, relation, grade
-    {ADDED_TO_ACTOR}
-"""  # noqa: S608 (of constants)
-_ADD_TABLES_AND_ACTORS = f"{_TOUCHED}, tables AS ({_INTO_TABLES}), {_INTO_ACTORS}"
-ADD_TABLES, ADD_ACTORS = f"{_TOUCHED}{_INTO_TABLES}", f"{_TOUCHED}, {_INTO_ACTORS}"
+    {added_to_actor}
+""").format(shares=sql.SQL(SHARES), added_to_actor=sql.SQL(ADDED_TO_ACTOR))
+_ADD_TABLES_AND_ACTORS = sql.SQL("{touched}, tables AS ({into_tables}), {into_actors}").format(
+    touched=sql.SQL(_TOUCHED), into_tables=sql.SQL(_INTO_TABLES), into_actors=_INTO_ACTORS
+)
+_ADD_TABLES = _TOUCHED + _INTO_TABLES
+_ADD_ACTORS = sql.SQL("{touched}, {into_actors}").format(
+    touched=sql.SQL(_TOUCHED), into_actors=_INTO_ACTORS
+)
 _CHANGED_BLOCKS = """
     SELECT b.block, n.left_over FROM history_block b CROSS JOIN LATERAL (
         SELECT count(*) AS left_over FROM transaction t
@@ -217,8 +223,9 @@ def take_mark(cursor: CursorWrapper, mark: str, incarnation: int) -> tuple[int, 
     ``mark`` is the name of the mark's table. The lock lasts until the store transaction ends. None:
     another process has it, or the slot is being removed.
     """
-    cursor.execute(_MAKE_MARK.format(mark=mark), [incarnation])
-    cursor.execute(_TAKE_MARK.format(mark=mark), [incarnation])
+    table = sql.Identifier(mark)
+    cursor.execute(sql.SQL(_MAKE_MARK).format(mark=table), [incarnation])
+    cursor.execute(sql.SQL(_TAKE_MARK).format(mark=table), [incarnation])
     row: tuple[int, int] | None = cursor.fetchone()
     return row
 
@@ -279,7 +286,7 @@ def _recount_blocks(incarnation: int, first: int, last: int) -> None:
             sums.objects.filter(incarnation_id=incarnation, block__in=list(changed)).delete()
         for block in sorted(block for block, left_over in changed.items() if left_over):
             cursor.execute(ADD_BLOCKS, values_of(incarnation, block, block))
-            cursor.execute(ADD_TABLES, values_of(incarnation, block, block))
+            cursor.execute(_ADD_TABLES, values_of(incarnation, block, block))
 
 
 def _recount_actors(incarnation: int, days: list[dt.date]) -> None:
@@ -291,4 +298,4 @@ def _recount_actors(incarnation: int, days: list[dt.date]) -> None:
             cursor.execute(_BLOCKS_OF_DAY, [incarnation, begin, begin + dt.timedelta(days=1)])
             first, last = cursor.fetchone()
             if first is not None:
-                cursor.execute(ADD_ACTORS, values_of(incarnation, first, last, [day]))
+                cursor.execute(_ADD_ACTORS, values_of(incarnation, first, last, [day]))

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from psycopg import sql
+
 from replview.store.django_session import rows
 from replview.store.sums.activity import SHARES
 
@@ -79,15 +81,44 @@ _TABLES_ON_DAYS = """
         WHERE (actor, (at AT TIME ZONE 'UTC')::date) IN
               (SELECT * FROM unnest(%(on_who)s::text[], %(on_day)s::date[]))
 """
-_COUNTS = """sum(transactions)::bigint, sum(inserts)::bigint, sum(updates)::bigint,
-             sum(deletes)::bigint, sum(truncates)::bigint, sum(messages)::bigint"""
-_GRADES = """coalesce(sum(transactions) FILTER (WHERE grade = 'claimed'), 0)::bigint,
-             coalesce(sum(transactions) FILTER (WHERE grade = 'stamped'), 0)::bigint"""
+_COUNTS = sql.SQL("""
+             sum(transactions)::bigint, sum(inserts)::bigint, sum(updates)::bigint,
+             sum(deletes)::bigint, sum(truncates)::bigint, sum(messages)::bigint
+""")
+_GRADES = sql.SQL("""
+             coalesce(sum(transactions) FILTER (WHERE grade = 'claimed'), 0)::bigint,
+             coalesce(sum(transactions) FILTER (WHERE grade = 'stamped'), 0)::bigint
+""")
 _ORDERS = {
     "last": "coalesce((extract(epoch FROM max(last_time)) * 1000000)::bigint, 0)",
     "transactions": "sum(transactions)::bigint",
     "changes": "sum(inserts + updates + deletes + truncates)::bigint",
 }
+_ACTORS = """
+    {activity}, found AS (
+        SELECT actor, {counts}, {grades}, min(first_time), max(last_time), {order} AS place
+        FROM activity
+        WHERE %(text)s = ''
+           OR position(lower(%(text)s) IN lower(coalesce(nullif(actor, ''), 'unknown'))) > 0
+        GROUP BY actor
+    ), counted AS (
+        SELECT count(*) FILTER (WHERE actor <> ''), coalesce(sum(done), 0)::bigint,
+               coalesce(sum(done) FILTER (WHERE actor = ''), 0)::bigint
+        FROM found AS f (actor, done)
+    )
+    SELECT found.*, counted.* FROM counted LEFT JOIN found
+        ON %(place)s::bigint IS NULL OR (found.place, found.actor) < (%(place)s, %(name)s)
+    ORDER BY found.place DESC, found.actor DESC LIMIT %(limit)s
+"""
+_DAYS_AND_TABLES = """
+    {activity}, summed AS (
+        SELECT actor, part, CASE WHEN part = 0 THEN day END AS day, {counts}, {grades},
+               min(first_time), max(last_time)
+        FROM activity GROUP BY 1, 2, 3
+    )
+    SELECT summed.*, r.schema, r."table" FROM summed LEFT JOIN relation r ON r.id = part
+    ORDER BY day, part
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,25 +250,12 @@ def actors_of(
     ``after`` is ``order`` and name of the last actor on the page before. ``text`` is searched for
     in names; transactions without an actor are found as *unknown*.
     """
-    activity = _activity(_WHOLE_TRANSACTIONS, span)
-    sql = f"""{activity}, found AS (
-        SELECT actor, {_COUNTS},
-               {_GRADES}, min(first_time), max(last_time), {_ORDERS[sort]} AS place
-        FROM activity
-        WHERE %(text)s = ''
-           OR position(lower(%(text)s) IN lower(coalesce(nullif(actor, ''), 'unknown'))) > 0
-        GROUP BY actor
-    ), counted AS (
-        SELECT count(*) FILTER (WHERE actor <> ''), coalesce(sum(done), 0)::bigint,
-               coalesce(sum(done) FILTER (WHERE actor = ''), 0)::bigint
-        FROM found AS f (actor, done)
+    activity = _activity((_WHOLE_TRANSACTIONS,), span, who=sql.SQL("true"))
+    query = sql.SQL(_ACTORS).format(
+        activity=activity, counts=_COUNTS, grades=_GRADES, order=sql.SQL(_ORDERS[sort])
     )
-    SELECT found.*, counted.* FROM counted LEFT JOIN found
-        ON %(place)s::bigint IS NULL OR (found.place, found.actor) < (%(place)s, %(name)s)
-    ORDER BY found.place DESC, found.actor DESC LIMIT %(limit)s
-    """  # noqa: S608 (all of it is written above)
     place, name = after or (None, None)
-    actor_rows = rows(sql, _parameters(span, text=text, place=place, name=name, limit=limit + 1))
+    actor_rows = rows(query, _parameters(span, text=text, place=place, name=name, limit=limit + 1))
     actors, transactions, unknown = actor_rows[0][-3:]
     return ActorList(
         rows=[_actor(*row) for row in actor_rows[:limit] if row[0] is not None],
@@ -252,25 +270,20 @@ def totals_of(
     """Return each actor's changes by day and table (``tables_on``: of one day of the actor)."""
     if not actors:
         return {}
-    parts = f"{_WHOLE_TRANSACTIONS} UNION ALL {_TABLES}"
+    parts, who = (_WHOLE_TRANSACTIONS, _TABLES), sql.SQL("actor = ANY(%(actors)s)")
     if tables_on is not None:
         # Use the index of days: the index of actors would read the rows of all their tables, too.
-        by_day = _WHOLE_TRANSACTIONS.replace("{who}", "actor || '' = ANY(%(actors)s)")
-        parts = f"{by_day} UNION ALL {_TABLES_ON_DAYS}"
-    sql = f"""{_activity(parts, span, actors=True)}, summed AS (
-        SELECT actor, part, CASE WHEN part = 0 THEN day END AS day, {_COUNTS}, {_GRADES},
-               min(first_time), max(last_time)
-        FROM activity GROUP BY 1, 2, 3
+        parts = (_WHOLE_TRANSACTIONS, _TABLES_ON_DAYS)
+        who = sql.SQL("actor || '' = ANY(%(actors)s)")
+    query = sql.SQL(_DAYS_AND_TABLES).format(
+        activity=_activity(parts, span, who=who), counts=_COUNTS, grades=_GRADES
     )
-    SELECT summed.*, r.schema, r."table" FROM summed LEFT JOIN relation r ON r.id = part
-    ORDER BY day, part
-    """  # noqa: S608 (all of it is written in this file)
     by_actor: dict[str, ActorTotals] = {}
     day_of_actor = tables_on or {}
     params = _parameters(
         span, actors=list(actors), on_who=list(day_of_actor), on_day=list(day_of_actor.values())
     )
-    for actor, part, day, *columns in rows(sql, params):
+    for actor, part, day, *columns in rows(query, params):
         counts, (claimed, stamped, first, last, schema, table) = _counts(columns[:6]), columns[6:]
         totals = by_actor.setdefault(actor, ActorTotals(actor))
         if part:
@@ -288,16 +301,21 @@ def totals_of(
     return by_actor
 
 
-def _activity(parts: str, span: SummedDays, *, actors: bool = False) -> str:
-    since = "{day} >= %(first)s" if span.first_day is not None else "true"
-    until = "{day} <= %(last)s" if span.last_day is not None else "true"
-    days = f"{since} AND {until}"
-    parts_sql = parts.format(
-        days=days.format(day="day"),
-        recent_days=days.format(day="(at AT TIME ZONE 'UTC')::date"),
-        who="actor = ANY(%(actors)s)" if actors else "true",
-    )
-    return _ACTIVITY.format(parts=parts_sql, shares=SHARES)
+def _activity(parts: Sequence[str], span: SummedDays, *, who: sql.SQL) -> sql.Composed:
+    """Return the CTEs up to ``activity``; ``who`` is the condition on actors of the sums."""
+    bounds = ["true"]
+    if span.first_day is not None:
+        bounds.append("{day} >= %(first)s")
+    if span.last_day is not None:
+        bounds.append("{day} <= %(last)s")
+    days = sql.SQL(" AND ".join(bounds))
+    conditions = {
+        "days": days.format(day=sql.Identifier("day")),
+        "recent_days": days.format(day=sql.SQL("(at AT TIME ZONE 'UTC')::date")),
+        "who": who,
+    }
+    united = sql.SQL(" UNION ALL ").join(sql.SQL(part).format(**conditions) for part in parts)
+    return sql.SQL(_ACTIVITY).format(parts=united, shares=sql.SQL(SHARES))
 
 
 def _parameters(span: SummedDays, **extra: Any) -> dict[str, object]:

@@ -8,6 +8,7 @@ the slots' samples. A baseline's rows and rolled-back changes do not count.
 import datetime as dt
 
 from django.db import connection, transaction
+from psycopg import sql
 
 from replview.store.models import MinuteMark, RelationMinute, TransactionSizeMinute
 from replview.store.sums.activity import roll_incarnations, take_mark
@@ -31,43 +32,43 @@ _TRANSACTIONS = """
       AND state <> 'snapshot'
 """
 # A transaction's bytes are shared among its tables by their changes.
-_TABLES = f"""
+_TABLES = sql.SQL("""
     SELECT relation_id, minute, count(*) AS transactions, sum(changes)::bigint AS changes,
            sum(size_bytes * changes / greatest(together, 1))::bigint AS size_bytes
     FROM (
         SELECT r.key::bigint AS relation_id, t.minute, t.size_bytes, n.changes,
                sum(n.changes) OVER (PARTITION BY t.id) AS together
-        FROM ({_TRANSACTIONS}) t CROSS JOIN LATERAL jsonb_each(t.relations) r
+        FROM ({transactions}) t CROSS JOIN LATERAL jsonb_each(t.relations) r
         CROSS JOIN LATERAL (
             SELECT sum(one::bigint) AS changes FROM jsonb_array_elements_text(r.value) one) n
         ) counted
     GROUP BY relation_id, minute
-"""  # noqa: S608 (made of the pieces above)
-_SIZES = f"""
+""").format(transactions=sql.SQL(_TRANSACTIONS))
+_SIZES = sql.SQL("""
     SELECT minute, power, count(*) AS transactions, sum(size_bytes)::bigint AS size_bytes
     FROM (SELECT minute, size_bytes,
                  CASE WHEN changes > 0 THEN floor(ln(changes) / ln(2) + 1e-9)::int ELSE -1 END
-                     AS power FROM ({_TRANSACTIONS}) t) counted
+                     AS power FROM ({transactions}) t) counted
     GROUP BY minute, power
-"""  # noqa: S608 (made of the pieces above)
-_ADD_TABLES = f"""
+""").format(transactions=sql.SQL(_TRANSACTIONS))
+_ADD_TABLES = sql.SQL("""
     INSERT INTO relation_minute AS mine
         (incarnation_id, relation_id, minute, transactions, changes, size_bytes)
     SELECT %(incarnation)s, relation_id, minute, transactions, changes, size_bytes
-    FROM ({_TABLES}) n
+    FROM ({tables}) n
     ON CONFLICT (incarnation_id, relation_id, minute) DO UPDATE SET
         transactions = mine.transactions + excluded.transactions,
         changes = mine.changes + excluded.changes,
         size_bytes = mine.size_bytes + excluded.size_bytes
-"""  # noqa: S608 (made of the pieces above)
-_ADD_SIZES = f"""
+""").format(tables=_TABLES)
+_ADD_SIZES = sql.SQL("""
     INSERT INTO transaction_size_minute AS mine
         (incarnation_id, minute, power, transactions, size_bytes)
-    SELECT %(incarnation)s, minute, power, transactions, size_bytes FROM ({_SIZES}) n
+    SELECT %(incarnation)s, minute, power, transactions, size_bytes FROM ({sizes}) n
     ON CONFLICT (incarnation_id, minute, power) DO UPDATE SET
         transactions = mine.transactions + excluded.transactions,
         size_bytes = mine.size_bytes + excluded.size_bytes
-"""  # noqa: S608 (made of the pieces above)
+""").format(sizes=_SIZES)
 
 
 def roll(deadline: float) -> int:

@@ -8,6 +8,8 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from psycopg import sql
+
 from replview.store.django_session import rows
 
 #: Number of an incarnation's transactions that are read themselves; more must be in the sums.
@@ -34,8 +36,8 @@ _TAIL = """
 """
 
 # A last change is known by its block, or exactly where it is not in the sums yet.
-_SUMS = f"""
-    WITH {_INCARNATIONS}, {_TAIL}
+_SUMS = sql.SQL("""
+    WITH {incarnations}, {tail}
     SELECT a.relation_id, l.id, l.number, sum(a.inserts), sum(a.updates), sum(a.deletes),
            sum(a.truncates), sum(a.snapshots), sum(a.transactions),
            max(a.block) FILTER (WHERE a.inserts + a.updates + a.deletes + a.truncates > 0) * 1000,
@@ -57,11 +59,11 @@ _SUMS = f"""
     SELECT NULL, id, number, greatest(commit_seq - rolled - %(tail)s, 0),
            0, 0, 0, 0, 0, NULL, NULL
     FROM incarnations
-"""  # noqa: S608 (made of the pieces above)
+""").format(incarnations=sql.SQL(_INCARNATIONS), tail=sql.SQL(_TAIL))
 
 # A block's changes are spread evenly over its time.
-_RATES = f"""
-    WITH {_INCARNATIONS}, {_TAIL},
+_RATES = sql.SQL("""
+    WITH {incarnations}, {tail},
     blocks AS (
         SELECT l.id AS incarnation, b.block, b.first_time, b.last_time,
                count(*) OVER (PARTITION BY l.id) AS read
@@ -99,7 +101,7 @@ _RATES = f"""
         (SELECT min(first_time) FROM blocks WHERE read = %(blocks)s),
         (SELECT min(commit_time) FROM tail t JOIN incarnations l ON l.id = t.incarnation
           WHERE l.commit_seq - l.rolled > %(tail)s)))
-"""  # noqa: S608
+""").format(incarnations=sql.SQL(_INCARNATIONS), tail=sql.SQL(_TAIL))
 
 _LAST_CHANGES = """
     SELECT w.relation_id, t.id, t.incarnation_id, t.commit_seq, t.xid, t.commit_time
