@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from replview.store.read import mask_rules
 
@@ -47,7 +48,7 @@ class MaskRules:
     def read(self, connection: psycopg.Connection[Any], mark: str | None = None) -> bool:
         """Read the rules unless ``mark`` shows that they are unchanged; return if they changed."""
         if mark is None:
-            row = connection.execute(f"SELECT {MARK}").fetchone()
+            row = connection.execute(sql.SQL("SELECT {}").format(sql.SQL(MARK))).fetchone()
             mark = None if row is None else str(row[0])
         if mark == self._mark:
             return False

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from decoder.events import Event, PreparedCommitted, RelationSeen
 from decoder.scalars import LSN, lsn_text
@@ -39,7 +40,8 @@ from replview.store.write.lease import Fenced, Lease
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
 from replview.store.write.shapes import StoredShape
 
-_FENCE = f"""
+_FENCE = (
+    sql.SQL("""
 UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)s,
     server_lsn = greatest(server_lsn, %(server_lsn)s),
     transactions_stored = transactions_stored + %(transactions)s,
@@ -50,9 +52,12 @@ UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)
     last_stored_at = CASE WHEN %(transactions)s > 0 THEN clock_timestamp()
                           ELSE last_stored_at END
 WHERE id = %(slot_id)s AND epoch = %(epoch)s
-RETURNING desired, outside_writes, {MARK},
+RETURNING desired, outside_writes, {mark},
     (SELECT catalog_mark FROM source WHERE source.id = slot.source_id)
-"""  # noqa: S608 (of constants)
+""")
+    .format(mark=sql.SQL(MARK))
+    .as_string()
+)
 
 
 # Counts the changes of aborted subtransactions that were not counted while they were received.

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import psycopg
+from psycopg import sql
 
 from decoder.events import OpenTransaction, PreparedCommitted, PreparedRolledBack
 from decoder.scalars import datetime_from_us, lsn_text, now_us
@@ -25,18 +26,25 @@ _PLAIN_COLUMNS = (
 _LSN_COLUMNS = ("first_lsn", "prepare_lsn", "commit_lsn", "end_lsn")
 _TIME_COLUMNS = ("commit_time", "prepared_at", "ended_at")
 _JSON_COLUMNS = ("context", "actors")
-_ASSIGNMENTS = ", ".join(
-    f"{name} = %({name})s"
+_ASSIGNMENTS = sql.SQL(", ").join(
+    sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name))
     for name in (*_PLAIN_COLUMNS, *_LSN_COLUMNS, *_TIME_COLUMNS, *_JSON_COLUMNS, "relations")
 )
+# psycopg would render a composed statement again at each execution, so these are texts.
 _UPDATE_TRANSACTION = (
-    f"UPDATE transaction SET {_ASSIGNMENTS}, stored_at = clock_timestamp() WHERE id = %(id)s"  # noqa: S608
+    sql.SQL("UPDATE transaction SET {}, stored_at = clock_timestamp() WHERE id = %(id)s")
+    .format(_ASSIGNMENTS)
+    .as_string()
 )
 # Counts changes by entry of ``actors``, numbered from 1.
-_COUNTS_BY_ENTRY = f"""
+_COUNTS_BY_ENTRY = (
+    sql.SQL("""
 SELECT width_bucket(c.seq, %s::int[]), c.relation_id::text, c.op::text, count(*) FROM change c
-WHERE c.transaction_id = %s AND {NOT_ABORTED} GROUP BY 1, 2, 3
-"""  # noqa: S608 (of constants)
+WHERE c.transaction_id = %s AND {not_aborted} GROUP BY 1, 2, 3
+""")
+    .format(not_aborted=sql.SQL(NOT_ABORTED))
+    .as_string()
+)
 _END_PREPARED = """
 UPDATE transaction SET
     state = CASE WHEN %(state)s = 'committed' AND context ? '$skipped' THEN 'skipped'
