@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 from django.db import connection, transaction
+from psycopg import sql
 
 from replview.store.models import PublicationLook, Slot, WatchedSlot
 
@@ -123,12 +124,13 @@ def inactive_since(
 
 def adopt(former_id: int, slot_id: int) -> None:
     """Make a watched slot replview's own, with all its samples."""
+    slots = {"new": slot_id, "former": former_id}
     with transaction.atomic(), connection.cursor() as cursor:
         for table in _TABLES_WITH_SLOT:
-            query = f"UPDATE {table} SET slot_id = %s WHERE slot_id = %s"  # noqa: S608 (constants)
-            cursor.execute(query, [slot_id, former_id])
+            query = sql.SQL("UPDATE {table} SET slot_id = %(new)s WHERE slot_id = %(former)s")
+            cursor.execute(query.format(table=sql.Identifier(table)), slots)
         update = "UPDATE watched_slot SET id = %(new)s, slot_id = %(new)s WHERE id = %(former)s"
-        cursor.execute(update, {"new": slot_id, "former": former_id})
+        cursor.execute(update, slots)
 
 
 def forget_gone(before: dt.datetime, temporary_before: dt.datetime) -> int:
