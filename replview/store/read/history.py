@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import orjson
+from psycopg import sql
 
 from decoder.scalars import LSN, lsn_from_text
 from replview.store.read.rows import TRANSACTION_COLUMNS, EventRow, TransactionRow
@@ -22,6 +23,10 @@ HIDDEN_STATES = ("discarded", "copying")
 #: Transactions that did not commit; they have no place in commit order.
 ENDED_STATES = ("aborted", "rolled back")
 _LAST_SEQ = (1 << 63) - 1
+_EVENTS = """
+    SELECT id, at, kind, message, coalesce(detail, '{{}}'), incarnation_id, after_commit_seq
+    FROM slot_event WHERE slot_id = %s AND {condition} LIMIT %s
+"""
 _END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
 
@@ -72,12 +77,12 @@ def open_transactions(session: ReadSession, slot_id: int, limit: int = 100) -> l
     """Return the open transactions of the slot's present incarnation, oldest first."""
     # The states are literals, so that the planner can use the partial index. A streamed transaction
     # in state "receiving" is being received again: readers see its earlier row.
-    sql = """
+    condition = """
         incarnation_id = (SELECT incarnation_id FROM slot WHERE id = %s)
         AND state IN ('receiving', 'streaming', 'prepared')
         AND NOT (state = 'receiving' AND streamed) ORDER BY id LIMIT %s
     """
-    return transactions_where(session, sql, [slot_id, limit])
+    return transactions_where(session, condition, [slot_id, limit])
 
 
 def ended_since(
@@ -89,12 +94,12 @@ def ended_since(
     stored_until: dt.datetime | None = None,
 ) -> list[TransactionRow]:
     """Return the aborted and rolled-back transactions that were stored in a time, newest first."""
-    sql = """
+    condition = """
         incarnation_id = %s AND state IN ('aborted', 'rolled back')
         AND stored_at > %s AND stored_at <= %s ORDER BY stored_at DESC LIMIT %s
     """
     until = stored_until or _END_OF_TIME
-    return transactions_where(session, sql, [incarnation_id, stored_after, until, limit])
+    return transactions_where(session, condition, [incarnation_id, stored_after, until, limit])
 
 
 def transactions_by_id(session: ReadSession, ids: Collection[int]) -> list[TransactionRow]:
@@ -106,8 +111,12 @@ def transactions_where(
     session: ReadSession, condition: str, parameters: Parameters, source: str = "transaction t"
 ) -> list[TransactionRow]:
     """Return the transactions that meet a condition over ``transaction t`` (our own SQL)."""
-    sql = f"SELECT {TRANSACTION_COLUMNS} FROM {source} WHERE {condition}"  # noqa: S608 (ours)
-    rows = session.rows(sql, parameters)
+    query = sql.SQL("SELECT {columns} FROM {source} WHERE {condition}").format(
+        columns=sql.SQL(TRANSACTION_COLUMNS),
+        source=sql.SQL(source),
+        condition=sql.SQL(condition),
+    )
+    rows = session.rows(query, parameters)
     learn_touched(rows, session.visibility)
     return [transaction_of(row, session.visibility) for row in rows]
 
@@ -120,12 +129,12 @@ def transaction_by_id(session: ReadSession, transaction_id: int) -> TransactionR
 
 def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list[TransitionRow]]:
     """Return the transitions of each transaction, in order; one without transitions is absent."""
-    sql = """
+    query = """
         SELECT transaction_id, state, lsn::text, source_time, recorded_at FROM transition
         WHERE transaction_id = ANY(%s) ORDER BY id
     """
     transitions: dict[int, list[TransitionRow]] = {}
-    for transaction_id, state, lsn, source_time, recorded_at in session.rows(sql, [list(ids)]):
+    for transaction_id, state, lsn, source_time, recorded_at in session.rows(query, [list(ids)]):
         transition = TransitionRow(state, lsn_from_text(lsn), source_time, recorded_at)
         transitions.setdefault(transaction_id, []).append(transition)
     return transitions
@@ -133,16 +142,12 @@ def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list
 
 def relation_names(session: ReadSession, ids: Collection[int]) -> dict[int, tuple[str, str]]:
     """Return ``{relation id: (schema, table)}``, with the names as last seen."""
-    sql = 'SELECT id, schema, "table" FROM relation WHERE id = ANY(%s)'
-    return {row[0]: (row[1], row[2]) for row in session.rows(sql, [list(ids)])} if ids else {}
+    query = 'SELECT id, schema, "table" FROM relation WHERE id = ANY(%s)'
+    return {row[0]: (row[1], row[2]) for row in session.rows(query, [list(ids)])} if ids else {}
 
 
 def _events(session: ReadSession, condition: str, params: Sequence[object]) -> list[EventRow]:
-    sql = f"""
-        SELECT id, at, kind, message, coalesce(detail, '{{}}'), incarnation_id, after_commit_seq
-        FROM slot_event WHERE slot_id = %s AND {condition} LIMIT %s
-    """  # noqa: S608 (ours)
-    rows = session.rows(sql, params)
+    rows = session.rows(sql.SQL(_EVENTS).format(condition=sql.SQL(condition)), params)
     return [EventRow(*[*row[:4], orjson.loads(row[4]), *row[5:]]) for row in rows]
 
 
@@ -155,8 +160,8 @@ def events_after(
 
 def last_event_id(session: ReadSession, slot_id: int) -> int:
     """Return the identifier of the last line of a slot's log; 0 while it is empty."""
-    sql = "SELECT id FROM slot_event WHERE slot_id = %s ORDER BY at DESC LIMIT 50"
-    return max((row[0] for row in session.rows(sql, [slot_id])), default=0)
+    query = "SELECT id FROM slot_event WHERE slot_id = %s ORDER BY at DESC LIMIT 50"
+    return max((row[0] for row in session.rows(query, [slot_id])), default=0)
 
 
 def events_around(

@@ -8,6 +8,8 @@ message) counts at the time it was stored, and one without a commit LSN at the L
 import datetime as dt
 from dataclasses import dataclass
 
+from psycopg import sql
+
 from decoder.scalars import LSN
 from replview.store.read.rows import Incarnation
 from replview.store.read.session import ReadSession
@@ -23,37 +25,47 @@ _FROM_SLOT = """
     WHERE (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s)) AND
           (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s))
 """
-_INCARNATIONS = f"""
+_INCARNATIONS = sql.SQL("""
     SELECT i.id, s.id, o.name || '/' || s.name, i.number, i.commit_seq, coalesce(m.rolled_seq, 0)
-    {_FROM_SLOT} ORDER BY i.id DESC
-"""
+    {from_slot} ORDER BY i.id DESC
+""").format(from_slot=sql.SQL(_FROM_SLOT))
 # Find the first and last block that may contain the place, then search the transactions of these,
 # and those after the last summed block.
-_PLACES = f"""
-    SELECT l.incarnation, coalesce({{places}})
-    FROM (SELECT i.id AS incarnation, coalesce(m.rolled_seq, -1) + 1 AS tail {_FROM_SLOT}) AS l
+_PLACES = sql.SQL("""
+    SELECT l.incarnation, coalesce({places})
+    FROM (SELECT i.id AS incarnation, coalesce(m.rolled_seq, -1) + 1 AS tail {from_slot}) AS l
     CROSS JOIN LATERAL (
         SELECT min(block) AS first, max(block) AS last FROM history_block
-        WHERE incarnation_id = l.incarnation AND {{block}}) AS b
-"""  # noqa: S608 (of constants)
-_IN_BLOCKS = """
+        WHERE incarnation_id = l.incarnation AND {block}) AS b
+""")
+_IN_BLOCKS = sql.SQL("""
         (SELECT t.commit_seq FROM transaction t WHERE t.incarnation_id = l.incarnation AND {row}
            AND t.commit_seq BETWEEN b.first * %(size)s AND b.last * %(size)s + %(size)s - 1
-         ORDER BY t.commit_seq {order} LIMIT 1)"""
-_AFTER_BLOCKS = """
+         ORDER BY t.commit_seq {order} LIMIT 1)
+""")
+_AFTER_BLOCKS = sql.SQL("""
         (SELECT t.commit_seq FROM transaction t WHERE t.incarnation_id = l.incarnation AND {row}
-           AND t.commit_seq >= l.tail ORDER BY t.commit_seq {order} LIMIT 1)"""
+           AND t.commit_seq >= l.tail ORDER BY t.commit_seq {order} LIMIT 1)
+""")
+_BY_TIME = {
+    "row": sql.SQL("{} <= %(moment)s").format(sql.SQL(PLACED_TIME)),
+    "order": sql.SQL("DESC"),
+}
 _LAST_AT_TIME = _PLACES.format(
-    block="first_time <= %(moment)s",
-    places=f"{_AFTER_BLOCKS}, {_IN_BLOCKS}, 0".format(
-        row=f"{PLACED_TIME} <= %(moment)s", order="DESC"
+    from_slot=sql.SQL(_FROM_SLOT),
+    block=sql.SQL("first_time <= %(moment)s"),
+    places=sql.SQL(", ").join(
+        [_AFTER_BLOCKS.format(**_BY_TIME), _IN_BLOCKS.format(**_BY_TIME), sql.Literal(0)]
     ),
 )
+_BY_LSN = {
+    "row": sql.SQL("t.state <> 'snapshot' AND {} >= %(lsn)s").format(sql.SQL(PLACED_LSN)),
+    "order": sql.SQL("ASC"),
+}
 _FIRST_FROM_LSN = _PLACES.format(
-    block="last_lsn >= %(lsn)s",
-    places=f"{_IN_BLOCKS}, {_AFTER_BLOCKS}".format(
-        row=f"t.state <> 'snapshot' AND {PLACED_LSN} >= %(lsn)s", order="ASC"
-    ),
+    from_slot=sql.SQL(_FROM_SLOT),
+    block=sql.SQL("last_lsn >= %(lsn)s"),
+    places=sql.SQL(", ").join([_IN_BLOCKS.format(**_BY_LSN), _AFTER_BLOCKS.format(**_BY_LSN)]),
 )
 
 
@@ -77,8 +89,8 @@ def next_block(rolled_seq: int) -> int:
 
 def incarnations_of(session: ReadSession, slot_id: int) -> list[Incarnation]:
     """Return the incarnations of one slot, in no order."""
-    sql = "SELECT id, number, commit_seq FROM slot_incarnation WHERE slot_id = %s"
-    return [Incarnation(*row) for row in session.rows(sql, [slot_id])]
+    query = "SELECT id, number, commit_seq FROM slot_incarnation WHERE slot_id = %s"
+    return [Incarnation(*row) for row in session.rows(query, [slot_id])]
 
 
 def incarnation_places(session: ReadSession, slot: str = "") -> list[IncarnationPlaces]:

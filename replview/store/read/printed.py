@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from replview.store.read.session import ReadSession
 from replview.store.read.sql_text import base_type
@@ -125,8 +126,11 @@ def _printed(session: ReadSession, kind: ColumnType, value: str) -> str:
     if kind.labels is not None or kind.caseless:
         return value
     # A cast with a modifier cuts or rounds. A value that it changes is no value of the type.
-    fits = "TRUE" if not kind.bound else f"typed.value::{kind.sql} = typed.value::{kind.full}"
-    text_sql = f"CASE WHEN {fits} THEN format('%%s', typed.value::{kind.full}) END"
+    type_, full = sql.SQL(kind.sql), sql.SQL(kind.full)
+    fits = sql.SQL("typed.value::{} = typed.value::{}").format(type_, full)
+    text_sql = sql.SQL("CASE WHEN {} THEN format('%%s', typed.value::{}) END").format(
+        fits if kind.bound else sql.SQL("TRUE"), full
+    )
     return checked(session, kind.full, text_sql, value)
 
 
@@ -179,20 +183,20 @@ def equal_texts(
     return list(dict.fromkeys([printed, *texts]))
 
 
-def checked(session: ReadSession, type_name: str, text_sql: str, value: str) -> str:
+def checked(session: ReadSession, type_name: str, text_sql: sql.Composable, value: str) -> str:
     """Return the result of ``text_sql`` for a typed value, if that is valid for the type.
 
     ``text_sql`` is SQL for a text, over ``typed.value``. Raises ``NotOfTypeError``. From PostgreSQL
     16 on, no error message of the server contains the value.
     """
-    typed = "FROM (SELECT %s::text AS value OFFSET 0) AS typed"
+    query = sql.SQL("SELECT {} FROM (SELECT %s::text AS value OFFSET 0) AS typed")
     try:
         if session.server_version >= 160000:
-            valid = f"CASE WHEN pg_input_is_valid(typed.value, '{type_name}') THEN {text_sql} END"
-            text = session.rows(f"SELECT {valid} {typed}", [value])[0][0]
+            valid = sql.SQL("CASE WHEN pg_input_is_valid(typed.value, {}) THEN {} END")
+            text = session.rows(query.format(valid.format(type_name, text_sql)), [value])[0][0]
         else:
             with session.savepoint():
-                text = session.rows(f"SELECT {text_sql} {typed}", [value])[0][0]
+                text = session.rows(query.format(text_sql), [value])[0][0]
     except (psycopg.DataError, session.data_error):
         text = None
     if text is None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from psycopg import sql
 
 from replview.store.read.rows import QueriedSlot
 from replview.store.read.session import ReadSession
@@ -18,7 +19,12 @@ _SHAPES = """
     SELECT v.id, v.relation_id, r.oid, v.schema, v."table", v.number, v.replica_identity,
            v.columns, v.key_columns
     FROM relation_version v JOIN relation r ON r.id = v.relation_id
+    WHERE {where} ORDER BY v.relation_id, v.number
 """
+_HAD_NAME = sql.SQL("""
+    r.slot_id = %(slot)s AND EXISTS (SELECT FROM {chosen} WHERE {has_name}
+        OR EXISTS (SELECT FROM relation_version o WHERE o.relation_id = r.id AND {had_name}))
+""").format(chosen=sql.SQL(CHOSEN), has_name=is_chosen_sql("r"), had_name=is_chosen_sql("o"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +67,21 @@ def _is_same(before: Sequence[int], after: Sequence[int]) -> bool:
 
 
 def _read(
-    session: ReadSession, where: str, params: list[Any] | dict[str, Any]
+    session: ReadSession, where: sql.Composable, params: list[Any] | dict[str, Any]
 ) -> list[VersionShape]:
-    rows = session.rows(f"{_SHAPES} WHERE {where} ORDER BY v.relation_id, v.number", params)
+    rows = session.rows(sql.SQL(_SHAPES).format(where=where), params)
     lists = (map(orjson.loads, (row[7] or "[]", row[8] or "[]")) for row in rows)
     return [VersionShape(*row[:7], *last) for row, last in zip(rows, lists, strict=True)]
 
 
 def shapes_by_id(session: ReadSession, ids: Collection[int]) -> list[VersionShape]:
     """Return the shapes with these identifiers."""
-    return _read(session, "v.id = ANY(%s)", [list(ids)]) if ids else []
+    return _read(session, sql.SQL("v.id = ANY(%s)"), [list(ids)]) if ids else []
 
 
 def shapes_of_slot(session: ReadSession, slot: QueriedSlot) -> list[VersionShape]:
     """Return all shapes of all tables of a slot."""
-    return _read(session, "r.slot_id = %s", [slot.pk])
+    return _read(session, sql.SQL("r.slot_id = %s"), [slot.pk])
 
 
 def shapes_named(
@@ -87,9 +93,4 @@ def shapes_named(
     """
     if not names:
         return []
-    condition = f"""
-        r.slot_id = %(slot)s AND EXISTS (SELECT FROM {CHOSEN} WHERE {is_chosen_sql("r")}
-            OR EXISTS (SELECT FROM relation_version o
-                       WHERE o.relation_id = r.id AND {is_chosen_sql("o")}))
-    """  # noqa: S608 (our own columns)
-    return _read(session, condition, {"slot": slot.pk, **chosen_values(names)})
+    return _read(session, _HAD_NAME, {"slot": slot.pk, **chosen_values(names)})

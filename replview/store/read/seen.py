@@ -7,31 +7,33 @@ argument as it is where the visibility is open.
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import orjson
+from psycopg import sql
 
 from replview.store.read.changes.values import cut_sql
 from replview.store.read.rows import ACTOR, ACTOR_GRADE, ChangeRow, RowStep, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.visibility import MASKED, NO_RIGHT, Visibility
 
-#: Columns of ``change c`` and ``transaction t`` that make a ``RowStep``.
-STEP_COLUMNS = f"""
+_STEP_COLUMNS = sql.SQL("""
     c.transaction_id, c.seq, (c.lsn - '0/0')::bigint, c.subxid, c.op::text, c.old_kind::text,
-    c.old, c.new, c.relation_id, c.version_id, c.key_hash, c.old_key_hash,
+    {old}, {new}, c.relation_id, c.version_id, c.key_hash, c.old_key_hash,
     t.incarnation_id, t.commit_seq, t.xid, t.gid, t.state, (t.commit_lsn - '0/0')::bigint,
-    t.commit_time, {ACTOR}, {ACTOR_GRADE}
-"""
+    t.commit_time, {actor}, {actor_grade}
+""")
+_OLD, _NEW = sql.Identifier("c", "old"), sql.Identifier("c", "new")
+_ACTORS = {"actor": sql.SQL(ACTOR), "actor_grade": sql.SQL(ACTOR_GRADE)}
+#: Columns of ``change c`` and ``transaction t`` that make a ``RowStep``.
+STEP_COLUMNS = _STEP_COLUMNS.format(old=_OLD, new=_NEW, **_ACTORS).as_string()
 #: Characters beyond which values are cut in scans of many changes.
 CUT_CHARACTERS = 20_000
-_CUT = {
-    side: cut_sql(f"c.{side}", look_into=4096, characters=CUT_CHARACTERS, head=400)
-    for side in ("old", "new")
-}
+_cut = partial(cut_sql, look_into=4096, characters=CUT_CHARACTERS, head=400)
 #: ``STEP_COLUMNS`` with long values cut (``store.read.changes.values``), for pages with many
 #: changes.
-CUT_COLUMNS = STEP_COLUMNS.replace("c.old, c.new", f"{_CUT['old']}, {_CUT['new']}")
+CUT_COLUMNS = _STEP_COLUMNS.format(old=_cut(_OLD), new=_cut(_NEW), **_ACTORS).as_string()
 #: Fields of a withheld logical message that are shown all the same.
 _MESSAGE_SHOWN = ("prefix", "transactional")
 _JSON_COLUMNS = tuple(map(TransactionRow._fields.index, ("context", "actors", "relations")))
@@ -315,11 +317,11 @@ def tables_of(session: ReadSession, transaction_ids: Collection[int]) -> list[in
     """Return the tables that these transactions touched; empty where nothing is hidden."""
     if session.visibility.open:
         return []
-    sql = """
+    query = """
         SELECT DISTINCT k::bigint FROM transaction t, jsonb_object_keys(t.relations) k
         WHERE t.id = ANY(%s)
     """
-    return [row[0] for row in session.rows(sql, [list(transaction_ids)])]
+    return [row[0] for row in session.rows(query, [list(transaction_ids)])]
 
 
 def tables_without_size(session: ReadSession) -> list[str]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable
 
+from psycopg import sql
+
 from replview.store.read.session import ReadSession
 from replview.text.parsing import chosen_tables
 
@@ -28,23 +30,26 @@ CHOSEN = """unnest(%(tables)s::text[], %(table_schemas)s::text[], %(table_names)
     AS n (word, schema, name)"""
 
 
-def is_chosen_sql(row: str) -> str:
+_IS_CHOSEN = sql.SQL(
+    "CASE WHEN n.schema IS NULL THEN n.word = {row}.schema || '.' || {row}.\"table\" "
+    'ELSE n.schema = {row}.schema AND n.name = {row}."table" END'
+)
+
+
+def is_chosen_sql(row: str) -> sql.Composed:
     """Return the condition that a name of ``CHOSEN`` means a row's ``schema`` and ``"table"``."""
-    return (
-        f"CASE WHEN n.schema IS NULL THEN n.word = {row}.schema || '.' || {row}.\"table\" "
-        f'ELSE n.schema = {row}.schema AND n.name = {row}."table" END'
-    )
+    return _IS_CHOSEN.format(row=sql.Identifier(row))
 
 
-_UNKNOWN_TABLES = f"""
-    SELECT n.word FROM {CHOSEN} WHERE NOT EXISTS (
+_UNKNOWN_TABLES = sql.SQL("""
+    SELECT n.word FROM {chosen} WHERE NOT EXISTS (
         SELECT FROM relation r JOIN slot s ON s.id = r.slot_id JOIN source o ON o.id = s.source_id
         WHERE (%(slot)s = '' OR (o.name = %(source)s AND s.name = %(name)s))
           AND (%(seen)s::bigint[] IS NULL OR o.id = ANY(%(seen)s::bigint[]))
-          AND ({is_chosen_sql("r")} OR EXISTS (
+          AND ({has_name} OR EXISTS (
               SELECT FROM relation_version v
-              WHERE v.relation_id = r.id AND {is_chosen_sql("v")})))
-"""  # noqa: S608 (our own columns)
+              WHERE v.relation_id = r.id AND {had_name})))
+""").format(chosen=sql.SQL(CHOSEN), has_name=is_chosen_sql("r"), had_name=is_chosen_sql("v"))
 
 
 def chosen_values(words: Iterable[str]) -> dict[str, list[str | None]]:

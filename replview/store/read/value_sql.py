@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from psycopg import sql
 from psycopg.errors import UndefinedFunction
 
 from replview.store.read.printed import FIRST_OWN_OID, ColumnType, NotOfTypeError, checked, type_of
@@ -74,12 +75,12 @@ def _predicate(
     trouble: WhereProblem | None = None
     for shape in shapes:
         try:
-            sql = _all_of(comparing, where, shape)
+            condition = _all_of(comparing, where, shape)
         except _NoValueOfType as error:
             trouble = error
             continue
-        if sql is not None:
-            groups.setdefault(sql, []).append(shape.id)
+        if condition is not None:
+            groups.setdefault(condition, []).append(shape.id)
     if not groups:
         raise trouble or WhereProblem(_no_column(where, shapes))
     is_complete = sum(len(ids) for ids in groups.values()) == len(shapes)
@@ -87,9 +88,9 @@ def _predicate(
         built.sql = next(iter(groups))
         return built
     branches = []
-    for number, (sql, ids) in enumerate(groups.items()):
+    for number, (condition, ids) in enumerate(groups.items()):
         built.parameters[f"shapes{number}"] = ids
-        branches.append(f"WHEN c.version_id = ANY(%(shapes{number})s) THEN {sql}")
+        branches.append(f"WHEN c.version_id = ANY(%(shapes{number})s) THEN {condition}")
     built.sql = f"CASE {' '.join(branches)} ELSE FALSE END"
     return built
 
@@ -307,7 +308,7 @@ class _Comparing:
         ):
             # Compare an integer column with an operand like 1.5 as numeric, as PostgreSQL does.
             kind = replace(kind, sql=_NUMERIC)
-        text_sql = f"format('%%s', typed.value::{kind.sql})"
+        text_sql = sql.SQL("format('%%s', typed.value::{})").format(sql.SQL(kind.sql))
         printed = checked(self.session, kind.sql, text_sql, value)
         if not kind.ordered:
             self._check_operator(kind, operator)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from psycopg import sql
 
 from replview.store.read.changes.values import cut_sql
 from replview.store.read.rows import NOT_ABORTED, ChangeRow
@@ -31,7 +32,7 @@ _LARGEST_FACTOR = 16
 #: Bytes of JSON text that may be copied at once.
 COPIED_BYTES = 8_000_000
 
-_ROW = """
+_ROW = sql.SQL("""
     SELECT c.transaction_id, c.seq, c.lsn, c.subxid, c.op::text, c.old_kind::text, {old}, {new},
            c.relation_id, c.key_hash, c.old_key_hash,
            v.schema, v."table", v.number, v.replica_identity, v.columns, v.key_columns,
@@ -39,20 +40,53 @@ _ROW = """
     FROM change c LEFT JOIN relation_version v ON v.id = c.version_id
     LEFT JOIN aborted_subtransaction a
         ON a.transaction_id = c.transaction_id AND a.subxid = c.subxid
-    WHERE c.transaction_id = %(id)s
-"""
-_OLD, _NEW = (
+    WHERE c.transaction_id = %(id)s AND {conditions}
+""")
+_OLD, _NEW = sql.Identifier("c", "old"), sql.Identifier("c", "new")
+_CUT_OLD, _CUT_NEW = (
     cut_sql(image, look_into=_LOOK_INTO_BYTES, characters=CUT_CHARACTERS, head=2000)
-    for image in ("c.old", "c.new")
+    for image in (_OLD, _NEW)
 )
-_CUT_ROW = _ROW.format(old=_OLD, new=_NEW)
-_WHOLE_ROW = _ROW.format(old="c.old", new="c.new")
+_SIZED_ROW = _ROW.format(
+    old=_OLD,
+    new=_NEW,
+    conditions=sql.SQL("""
+        c.seq = %(seq)s AND
+        coalesce(octet_length(c.old::text), 0) + coalesce(octet_length(c.new::text), 0) < %(most)s
+    """),
+)
+_NEXT_ROWS, _NEXT_COUNTED_ROWS = (
+    _ROW.format(old=_OLD, new=_NEW, conditions=sql.SQL(conditions))
+    for conditions in (
+        "c.seq > %(after)s ORDER BY c.seq LIMIT %(limit)s",
+        "c.seq > %(after)s AND a.subxid IS NULL ORDER BY c.seq LIMIT %(limit)s",
+    )
+)
+_SPOTS = sql.SQL("""
+    SELECT l.seq, c.seq, (c.lsn - '0/0')::bigint, c.op::text, c.relation_id
+    FROM (SELECT coalesce(max(seq), 0) AS seq FROM change WHERE transaction_id = %s) l
+    LEFT JOIN change c ON c.transaction_id = %s AND c.seq <= %s AND {not_aborted}
+    ORDER BY c.seq
+""").format(not_aborted=sql.SQL(NOT_ABORTED))
+_VALUE = sql.SQL("""
+    SELECT {side}->>%(column)s, jsonb_typeof({side}->%(column)s)
+    FROM change WHERE transaction_id = %(id)s AND seq = %(seq)s
+""")
+_FIRST_PIECE = """
+    SELECT min(piece) FROM large_value
+    WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s AND "column" = %(column)s
+"""
+_PIECE = """
+    SELECT content FROM large_value
+    WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s AND "column" = %(column)s
+      AND piece = %(piece)s
+"""
 # Only the first changes are searched, so that a filter does not read all of a large transaction.
-_MATCHING_TEXT = f"""
+_MATCHING_TEXT = """
     SELECT DISTINCT c.transaction_id FROM change c
     WHERE c.transaction_id = ANY(%(ids)s) AND c.seq <= %(searched)s
-      AND {{holds_text}} AND {NOT_ABORTED}
-"""  # noqa: S608 (of a constant)
+      AND {holds_text} AND {not_aborted}
+"""
 _PREFIXES = """
     SELECT DISTINCT ON (transaction_id) transaction_id, new->>'prefix'
     FROM change WHERE transaction_id = ANY(%s) AND seq <= 20 AND op = 'M'
@@ -160,22 +194,23 @@ def _window(
         conditions.append('c.op = ANY(%(ops)s::"char"[])')
     if filter_.text:
         conditions.append(limits.holds_text)
-    order = "DESC" if backwards else "ASC"
-    matching = f"{_CUT_ROW} AND {' AND '.join(conditions)}"
+    matching = sql.SQL("{conditions} ORDER BY c.seq {order} LIMIT %(limit)s").format(
+        conditions=sql.SQL(" AND ").join(map(sql.SQL, conditions)),
+        order=sql.SQL("DESC" if backwards else "ASC"),
+    )
+    query = _ROW.format(old=_CUT_OLD, new=_CUT_NEW, conditions=matching)
     params = {
         "id": transaction_id, "low": low, "high": high, "relation": filter_.relation_id,
         "ops": list(filter_.ops), "pattern": pattern_of(filter_.text), "limit": limit,
         **limits.parameters,
     }  # fmt: skip
-    return _change_rows(session, f"{matching} ORDER BY c.seq {order} LIMIT %(limit)s", params)
+    return _change_rows(session, query, params)
 
 
 def one_change(session: ReadSession, transaction_id: int, seq: int) -> ChangeRow | None:
     """Return one whole change; None where there is none, or it is too long to be copied."""
-    sql = f"""{_WHOLE_ROW} AND c.seq = %(seq)s AND
-        coalesce(octet_length(c.old::text), 0) + coalesce(octet_length(c.new::text), 0) < %(most)s
-    """
-    changes = _change_rows(session, sql, {"id": transaction_id, "seq": seq, "most": COPIED_BYTES})
+    params = {"id": transaction_id, "seq": seq, "most": COPIED_BYTES}
+    changes = _change_rows(session, _SIZED_ROW, params)
     return changes[0] if changes else None
 
 
@@ -188,9 +223,8 @@ def changes_of(
     with_aborted: bool = False,
 ) -> list[ChangeRow]:
     """Return a transaction's changes after ``after_seq``, in order; aborted ones only if asked."""
-    condition = "" if with_aborted else "AND a.subxid IS NULL"
-    sql = f"{_WHOLE_ROW} AND c.seq > %(after)s {condition} ORDER BY c.seq LIMIT %(limit)s"
-    return _change_rows(session, sql, {"id": transaction_id, "after": after_seq, "limit": limit})
+    query = _NEXT_ROWS if with_aborted else _NEXT_COUNTED_ROWS
+    return _change_rows(session, query, {"id": transaction_id, "after": after_seq, "limit": limit})
 
 
 def first_changes_whole(
@@ -215,19 +249,15 @@ def last_seq(session: ReadSession, transaction_id: int) -> int:
 
 def first_spots(session: ReadSession, transaction_id: int, limit: int) -> tuple[list[Spot], int]:
     """Return the positions of the first changes that count, and the last seq (``last_seq``)."""
-    sql = f"""
-        SELECT l.seq, c.seq, (c.lsn - '0/0')::bigint, c.op::text, c.relation_id
-        FROM (SELECT coalesce(max(seq), 0) AS seq FROM change WHERE transaction_id = %s) l
-        LEFT JOIN change c ON c.transaction_id = %s AND c.seq <= %s AND {NOT_ABORTED}
-        ORDER BY c.seq
-    """  # noqa: S608 (of a constant)
-    rows = session.rows(sql, [transaction_id, transaction_id, limit])
+    rows = session.rows(_SPOTS, [transaction_id, transaction_id, limit])
     return [Spot(*row) for _, *row in rows if row[0] is not None], int(rows[0][0])
 
 
-def _change_rows(session: ReadSession, sql: str, params: dict[str, Any]) -> list[ChangeRow]:
+def _change_rows(
+    session: ReadSession, query: sql.Composed, params: dict[str, Any]
+) -> list[ChangeRow]:
     changes = []
-    for row in session.rows(sql, params):
+    for row in session.rows(query, params):
         values = list(row)
         values[6:8] = _json(row[6]), _json(row[7])
         values[15:17] = _json(row[15]) or [], _json(row[16]) or []
@@ -245,7 +275,9 @@ def matching_text(session: ReadSession, ids: Collection[int], text: str) -> set[
         return set()
     limits = text_limits(session, tables_of(session, ids))
     rows = session.rows(
-        _MATCHING_TEXT.format(holds_text=limits.holds_text),
+        sql.SQL(_MATCHING_TEXT).format(
+            holds_text=sql.SQL(limits.holds_text), not_aborted=sql.SQL(NOT_ABORTED)
+        ),
         {"ids": list(ids), "searched": TEXT_CHANGES, "pattern": pattern_of(text)}
         | limits.parameters,
     )
@@ -263,12 +295,8 @@ def value_pieces(
     """Return one whole value as text, in pieces, however large; None where there is none."""
     if side not in ("old", "new") or _withheld(session, transaction_id, seq, column):
         return None
-    sql = f"""
-        SELECT {side}->>%(column)s, jsonb_typeof({side}->%(column)s)
-        FROM change WHERE transaction_id = %(id)s AND seq = %(seq)s
-    """  # noqa: S608 (side is one of two words)
     params = {"column": column, "id": transaction_id, "seq": seq}
-    rows = session.rows(sql, params)
+    rows = session.rows(_VALUE.format(side=sql.Identifier(side)), params)
     if not rows or rows[0][0] is None:
         return None
     text, json_type = rows[0]
@@ -289,10 +317,10 @@ def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) 
     visibility = session.visibility
     if visibility.open:
         return False
-    sql = """
+    query = """
         SELECT relation_id, op::text, version_id FROM change WHERE transaction_id = %s AND seq = %s
     """
-    for relation_id, op, version_id in session.rows(sql, [transaction_id, seq]):
+    for relation_id, op, version_id in session.rows(query, [transaction_id, seq]):
         if op == "M":
             return visibility.hides_message_in(transaction_id)
         return relation_id is not None and (
@@ -304,12 +332,7 @@ def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) 
 
 def _large_value(session: ReadSession, params: dict[str, object]) -> Iterator[str]:
     """Yield the pieces of a value that is kept aside."""
-    from_sql = """
-        FROM large_value WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s
-          AND "column" = %(column)s
-    """
-    piece = session.rows(f"SELECT min(piece) {from_sql}", params)[0][0]
-    sql = f"SELECT content {from_sql} AND piece = %(piece)s"
-    while piece is not None and (rows := session.rows(sql, {**params, "piece": piece})):
+    piece = session.rows(_FIRST_PIECE, params)[0][0]
+    while piece is not None and (rows := session.rows(_PIECE, {**params, "piece": piece})):
         yield rows[0][0]
         piece += 1

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Self
 
+from psycopg import sql
+
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, ShapeCache
 from replview.store.read.changes.scan import ChangeInTransaction, ChangeScan, before
 from replview.store.read.changes.scan_places import ScanPosition
@@ -29,11 +31,11 @@ MatchedChanges = tuple[list[ChangeInTransaction], Sequence[ChangeInTransaction]]
 
 _CHANGES_AT_ONCE = 500
 
-_CHANGES_AT = f"""
-    SELECT {CHANGE_COLUMNS}
+_CHANGES_AT = sql.SQL("""
+    SELECT {columns}
     FROM unnest(%s::bigint[], %s::int[]) AS w (transaction_id, seq)
     JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq
-"""  # noqa: S608 (our own columns)
+""").format(columns=sql.SQL(CHANGE_COLUMNS))
 
 
 def found_at(

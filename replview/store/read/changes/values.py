@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from psycopg import sql
+
 from replview.store.read.rows import ChangeRow
 
 #: Description of each mark whose value cannot be written as text.
@@ -22,18 +24,25 @@ MARKS = {
 ALTERED = "changed by ALTER TABLE or by this update"
 
 
-def cut_sql(image: str, *, look_into: int, characters: int, head: int) -> str:
-    """Return SQL for a row's JSON with long values cut to ``head`` characters.
-
-    Rows that take less than ``look_into`` bytes stay as they are.
-    """
-    value = "e.value #>> '{}'"
-    return f"""CASE WHEN coalesce(pg_column_size({image}), 0) < {look_into} THEN {image} ELSE (
+_CUT_IMAGE = sql.SQL("""
+    CASE WHEN coalesce(pg_column_size({image}), 0) < {look_into} THEN {image} ELSE (
     SELECT jsonb_object_agg(e.key, CASE
         WHEN jsonb_typeof(e.value) = 'string' AND length({value}) > {characters}
         THEN jsonb_build_object('$cut', length({value}), '$head', left({value}, {head}),
                                 '$md5', md5({value}))
-        ELSE e.value END) FROM jsonb_each({image}) e) END"""  # noqa: S608 (of constants)
+        ELSE e.value END) FROM jsonb_each({image}) e) END
+""")
+
+
+def cut_sql(image: sql.Identifier, *, look_into: int, characters: int, head: int) -> sql.Composed:
+    """Return SQL for a row's JSON with long values cut to ``head`` characters.
+
+    Rows that take less than ``look_into`` bytes stay as they are.
+    """
+    value = sql.SQL("e.value #>> '{}'")
+    return _CUT_IMAGE.format(
+        image=image, look_into=look_into, value=value, characters=characters, head=head
+    )
 
 
 def mark_of(value: object) -> str:

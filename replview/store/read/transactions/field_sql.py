@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
+from psycopg import sql
 
 from decoder.scalars import LSN
 from replview.store.read.history_places import PLACED_LSN
@@ -31,10 +32,14 @@ _COUNT_INDEXES = {"I": 0, "U": 1, "D": 2, "T": 3}
 _COUNTERS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages"}
 # The statement resolves table names itself, once, before it reads any row. A name means every table
 # that has had it.
-_NAMED_TABLES = f"""
-    SELECT r.id FROM relation r JOIN {CHOSEN} ON {is_chosen_sql("r")}
-    UNION SELECT v.relation_id FROM relation_version v JOIN {CHOSEN} ON {is_chosen_sql("v")}
-"""  # noqa: S608 (our own columns)
+_NAMED_TABLES = (
+    sql.SQL("""
+    SELECT r.id FROM relation r JOIN {chosen} ON {has_name}
+    UNION SELECT v.relation_id FROM relation_version v JOIN {chosen} ON {had_name}
+""")
+    .format(chosen=sql.SQL(CHOSEN), has_name=is_chosen_sql("r"), had_name=is_chosen_sql("v"))
+    .as_string()
+)
 _TABLES_WITH_TEXT = (
     "SELECT id::text FROM relation WHERE schema || '.' || \"table\" ILIKE %(pattern)s"
 )

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import orjson
+from psycopg import sql
 
 from decoder.scalars import LSN
 from replview.store.read import history_places as places
@@ -23,23 +24,27 @@ _TOUCHED = """
     SELECT FROM transaction
     WHERE incarnation_id = %s AND commit_seq > %s AND commit_seq <= %s AND relations ?| %s LIMIT 1
 """
-_MARKS = f"""
+_MARKS = sql.SQL("""
     SELECT r.seq,
            (SELECT max(block) FROM relation_activity WHERE relation_id = %(relation)s
             AND incarnation_id = %(incarnation)s
-            AND block < CASE WHEN %(seq)s > r.seq THEN r.seq / {BLOCK} + 1
-                             ELSE %(seq)s / {BLOCK} END),
+            AND block < CASE WHEN %(seq)s > r.seq THEN r.seq / {block} + 1
+                             ELSE %(seq)s / {block} END),
            (SELECT min(block) FROM relation_activity WHERE relation_id = %(relation)s
-            AND incarnation_id = %(incarnation)s AND block > %(seq)s / {BLOCK}),
+            AND incarnation_id = %(incarnation)s AND block > %(seq)s / {block}),
            (SELECT commit_seq FROM slot_incarnation WHERE id = %(incarnation)s)
     FROM (SELECT coalesce((SELECT rolled_seq FROM activity_mark
                            WHERE incarnation_id = %(incarnation)s), 0) AS seq) r
-"""  # noqa: S608 (of constants)
+""").format(block=BLOCK)
 # The ranges of a search are tried in order by coalesce(), which stops at the first one that finds a
 # row.
-_NEAREST = """(SELECT jsonb_build_array(id, xid, gid, state, commit_seq) FROM transaction
+_NEAREST = sql.SQL("""(SELECT jsonb_build_array(id, xid, gid, state, commit_seq) FROM transaction
      WHERE incarnation_id = %s AND commit_seq BETWEEN %s AND %s AND relations ? %s
-     ORDER BY commit_seq {order} LIMIT 1)"""
+     ORDER BY commit_seq {order} LIMIT 1)""")
+_VERSION = sql.SQL("""
+    SELECT version_id FROM change WHERE transaction_id = %s AND relation_id = %s
+    ORDER BY seq {order} LIMIT 1
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +86,15 @@ def neighbours_of(
             after.append(_block_range(later))
     tail = max(commit_seq, rolled)
     after.append((tail + 1, tail + _MOST_READ))
-    expressions: list[str] = []
+    expressions: list[sql.Composed] = []
     params: list[int | str] = []
     for ranges, order in ((before, "DESC"), (after, "ASC")):
-        expressions.append(f"coalesce({', '.join([_NEAREST.format(order=order)] * len(ranges))})")
+        searches = [_NEAREST.format(order=sql.SQL(order))] * len(ranges)
+        expressions.append(sql.SQL("coalesce({})").format(sql.SQL(", ").join(searches)))
         for first, end in ranges:
             params += [incarnation_id, first, end, str(relation_id)]
-    [(previous, following)] = session.rows(f"SELECT {', '.join(expressions)}", params)
+    query = sql.SQL("SELECT {}").format(sql.SQL(", ").join(expressions))
+    [(previous, following)] = session.rows(query, params)
     no_next = following is None and last > tail + _MOST_READ
     no_previous = previous is None and cut_before
     return Neighbours(_neighbour(previous), _neighbour(following), no_previous, no_next)
@@ -108,10 +115,10 @@ def versions_around(
     seq = _last_seq(session, slot, incarnation_id, at)
     before = neighbours_of(session, incarnation_id, seq + 1, relation_id).previous
     after = neighbours_of(session, incarnation_id, seq, relation_id).next
-    sql = "SELECT version_id FROM change WHERE transaction_id = %s AND relation_id = %s ORDER BY "
     versions: list[int | None] = []
-    for neighbour, order in ((before, "seq DESC LIMIT 1"), (after, "seq LIMIT 1")):
-        rows = session.rows(sql + order, [neighbour.id, relation_id]) if neighbour else []
+    for neighbour, order in ((before, "DESC"), (after, "ASC")):
+        query = _VERSION.format(order=sql.SQL(order))
+        rows = session.rows(query, [neighbour.id, relation_id]) if neighbour else []
         versions.append(rows[0][0] if rows else None)
     return versions[0], versions[1]
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from psycopg import sql
+
 from replview.store.read.history_places import (
     BLOCK,
     PLACED_TIME,
@@ -89,13 +91,13 @@ _OPEN = """
       AND (m.at, t.id) {strictly} (%(open_at)s::timestamptz, %(open_id)s) AND {conditions}
     ORDER BY m.at {direction}, t.id {direction} LIMIT %(limit)s
 """
-_TIME_AT = f"""
+_TIME_AT = sql.SQL("""
     SELECT max(at) FROM unnest(%s::bigint[], %s::bigint[]) AS r (incarnation, seq)
     CROSS JOIN LATERAL (
-        SELECT {PLACED_TIME} AS at FROM transaction t
+        SELECT {time} AS at FROM transaction t
         WHERE t.incarnation_id = r.incarnation AND t.commit_seq >= r.seq
         ORDER BY t.commit_seq LIMIT 1) t
-"""  # noqa: S608 (of constants)
+""").format(time=sql.SQL(PLACED_TIME))
 
 
 @dataclass(slots=True)
@@ -158,8 +160,8 @@ class TransactionReader:
             **scope(self._session, self.wanted.slot), "cut_incarnations": list(cuts),
             "cuts": list(cuts.values()), "blocks_limit": _BLOCKS_LIMIT,
         }  # fmt: skip
-        sql = _INCARNATIONS.format(blocks=blocks, by_id=str(by_id).lower())
-        rows = self._session.rows(sql, params)
+        query = _INCARNATIONS.format(blocks=blocks, by_id=str(by_id).lower())
+        rows = self._session.rows(query, params)
         for *_, tables in rows:
             self.tables |= {int(pk): (schema, table) for pk, schema, table in tables or ()}
         self._tables_most = 0
