@@ -21,7 +21,7 @@ PUBLICATION_TABLES = Query(
     sql="SELECT * FROM pg_publication_tables ORDER BY pubname, schemaname, tablename",
 )
 _MEMBERS = """
-        SELECT n.nspname AS schema, c.relname AS name, {}
+        SELECT n.nspname AS schema, c.relname AS name, {more}
           FROM pg_publication_rel AS r
           JOIN pg_publication AS p ON p.oid = r.prpubid
           JOIN pg_class AS c ON c.oid = r.prrelid
@@ -40,12 +40,12 @@ _TABLES = Query(
     name="publication_members",
     about="Tables named in a publication, with the columns and rows each is narrowed to (15 and "
     "later); anyone may read it.",
-    sql=_MEMBERS.format(_COLUMNS_AND_FILTER),
+    sql=sql.SQL(_MEMBERS).format(more=sql.SQL(_COLUMNS_AND_FILTER)).as_string(),
 )
 _OLD_TABLES = Query(
     name="publication_members_14",
     about="Tables named in a publication, before 15; anyone may read it.",
-    sql=_MEMBERS.format("NULL AS columns, NULL AS row_filter"),
+    sql=sql.SQL(_MEMBERS).format(more=sql.SQL("NULL AS columns, NULL AS row_filter")).as_string(),
 )
 _SCHEMAS = Query(
     name="publication_schemas",

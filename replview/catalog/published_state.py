@@ -6,6 +6,8 @@ See *How altered tables and publications are noticed* in docs/architecture.md.
 
 from dataclasses import dataclass, field
 
+from psycopg import sql
+
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection, Query
 from replview.catalog.publication_paths import PublicationPaths, read_publication_paths
@@ -30,7 +32,7 @@ _FINGERPRINT = """
         (SELECT concat(count(*), ':', sum(hashtextextended(concat(oid, ' ', xmin), 0)))
            FROM pg_publication),
         (SELECT concat(count(*), ':', sum(hashtextextended(concat(oid, ' ', xmin), 0)))
-           FROM pg_publication_rel),{}
+           FROM pg_publication_rel),{schemas}
         (SELECT concat(count(*), ':', sum(hashtextextended(concat(inhrelid, ' ', xmin), 0)))
            FROM pg_inherits),
         (SELECT concat(count(*), ':', sum(hashtextextended(concat(oid, ' ', xmin), 0)))
@@ -45,18 +47,19 @@ _FINGERPRINT = """
                     attrelid::bigint << 16 | attnum, xmin::text::bigint)))
            FROM pg_attribute WHERE attrelid >= 16384 AND attnum > 0)) AS fingerprint
 """
+_SCHEMAS = """
+        (SELECT concat(count(*), ':', sum(hashtextextended(concat(oid, ' ', xmin), 0)))
+           FROM pg_publication_namespace),"""
 FINGERPRINT = Query(
     name="published_fingerprint",
     about="What changes when anything does that decides what is published; 15 and later, anyone "
     "may read it.",
-    sql=_FINGERPRINT.format("""
-        (SELECT concat(count(*), ':', sum(hashtextextended(concat(oid, ' ', xmin), 0)))
-           FROM pg_publication_namespace),"""),
+    sql=sql.SQL(_FINGERPRINT).format(schemas=sql.SQL(_SCHEMAS)).as_string(),
 )
 OLD_FINGERPRINT = Query(
     name="published_fingerprint_14",
     about="The same before 15; anyone may read it.",
-    sql=_FINGERPRINT.format(""),
+    sql=sql.SQL(_FINGERPRINT).format(schemas=sql.SQL("")).as_string(),
 )
 
 # Tables that sessions make for themselves come and go, and are never published. A column that is
@@ -85,26 +88,29 @@ _NEWER = """
       FROM class
 """
 # An age below zero is that of a transaction long ago, whose number has come around since.
-_IS_NEWER = "age({}xmin) <= (SELECT most FROM since) AND age({}xmin) >= 0"
-_WORDS = {
-    "newer": _IS_NEWER.format("", ""),
-    "newer_index": _IS_NEWER.format("i.", "i."),
-    "newer_attribute": _IS_NEWER.format("a.", "a."),
+_IS_NEWER = sql.SQL("age({xmin}) <= (SELECT most FROM since) AND age({xmin}) >= 0")
+_NEWER_ROWS = {
+    "newer": _IS_NEWER.format(xmin=sql.Identifier("xmin")),
+    "newer_index": _IS_NEWER.format(xmin=sql.Identifier("i", "xmin")),
+    "newer_attribute": _IS_NEWER.format(xmin=sql.Identifier("a", "xmin")),
 }
+_NEWER_SCHEMAS = " OR EXISTS (SELECT FROM pg_publication_namespace WHERE {newer})"
 NEWER = Query(
     name="published_newer",
     about="The numbers of rows that decide what is published, and whether any may be newer than a "
     "transaction; 15 and later, anyone may read it.",
-    sql=_NEWER.format(
-        counts=", (SELECT count(*) FROM pg_publication_namespace)",
-        exists=" OR EXISTS (SELECT FROM pg_publication_namespace WHERE {newer})".format(**_WORDS),
-        **_WORDS,
-    ),
+    sql=sql.SQL(_NEWER)
+    .format(
+        counts=sql.SQL(", (SELECT count(*) FROM pg_publication_namespace)"),
+        exists=sql.SQL(_NEWER_SCHEMAS).format(**_NEWER_ROWS),
+        **_NEWER_ROWS,
+    )
+    .as_string(),
 )
 OLD_NEWER = Query(
     name="published_newer_14",
     about="The same before 15; anyone may read it.",
-    sql=_NEWER.format(counts="", exists="", **_WORDS),
+    sql=sql.SQL(_NEWER).format(counts=sql.SQL(""), exists=sql.SQL(""), **_NEWER_ROWS).as_string(),
 )
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from psycopg import sql
+
 from decoder.scalars import LSN, lsn_from_text
 from replview.catalog.connections import Connection, Query
 
@@ -34,7 +36,7 @@ _STATES = """
                        extract(epoch FROM w.replay_lag)::float8 AS replay_lag_seconds,
                        age(w.backend_xmin) AS backend_xmin_age
                   FROM pg_stat_replication AS w) AS found) AS walsenders,
-           {} AS counters
+           {counters} AS counters
       FROM position AS p
 """
 _COUNTERS = "(SELECT json_agg(row_to_json(c)) FROM pg_stat_replication_slots AS c)"
@@ -42,9 +44,11 @@ SLOT_STATES = Query(
     name="slot_states",
     about="Position, slots, walsenders and counters of decoding, 14 and later; of walsenders, "
     "positions and times only for a member of pg_read_all_stats.",
-    sql=_STATES.format(_COUNTERS),
+    sql=sql.SQL(_STATES).format(counters=sql.SQL(_COUNTERS)).as_string(),
 )
-_SLOT_STATES_BEFORE_14 = replace(SLOT_STATES, sql=_STATES.format("NULL::json"))
+_SLOT_STATES_BEFORE_14 = replace(
+    SLOT_STATES, sql=sql.SQL(_STATES).format(counters=sql.SQL("NULL::json")).as_string()
+)
 #: Columns that are left out, because they are read in seconds too.
 _INTERVALS = ("write_lag", "flush_lag", "replay_lag")
 SLOTS = Query(
