@@ -31,7 +31,12 @@ SAME_SECONDS = 60.0
 MOST_RELATIONS = 100
 _SUBJECT_CHARACTERS = 300
 _MOST_REMEMBERED = 20_000
-_ADD_RECORD = f"SELECT access_record_add({'%s, ' * 9}%s::bigint[], %s::text[], %s::jsonb)"
+_ADD_RECORD = """
+    SELECT access_record_add(
+        %(action)s, %(user_id)s, %(user_name)s, %(via)s, %(address)s, %(request_id)s, %(page)s,
+        %(subject)s, %(source_id)s, %(relation_ids)s::bigint[], %(tables)s::text[],
+        %(details)s::jsonb)
+"""
 
 #: Time of the last record of each kind in this process; the oldest entries are removed first.
 _noted_at: dict[tuple[Any, ...], float] = {}
@@ -108,12 +113,14 @@ def note(
     if len(ids) + len(table_names) > MOST_RELATIONS:
         recorded["relations"] = len(ids) + len(table_names)
     context = visit or Visit(lambda: None, via=Via.COMMAND)
-    params = (
-        Action(action).value, user_id, _clean(user_name), context.via, context.address,
-        context.request_id, context.page(), _clean(subject), source_id, ids[:MOST_RELATIONS],
-        [_clean(name) for name in table_names[: max(0, MOST_RELATIONS - len(ids))]],
-        _json(recorded),
-    )  # fmt: skip
+    params = {
+        "action": Action(action).value, "user_id": user_id, "user_name": _clean(user_name),
+        "via": context.via, "address": context.address, "request_id": context.request_id,
+        "page": context.page(), "subject": _clean(subject), "source_id": source_id,
+        "relation_ids": ids[:MOST_RELATIONS],
+        "tables": [_clean(name) for name in table_names[: max(0, MOST_RELATIONS - len(ids))]],
+        "details": _json(recorded),
+    }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(_ADD_RECORD, params)
 
