@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, sql
 
 from replview.demo.trouble.place import (
     MB,
@@ -81,10 +81,11 @@ class PoisonChange(Trouble):
         with connect_store("trouble") as store:
             store.execute("SET lock_timeout = '5s'")
             # Existing rows are not validated: they do not matter, and may be many.
-            store.execute(
+            constraint = sql.SQL(
                 "ALTER TABLE change ADD CONSTRAINT trouble_poison"
-                f" CHECK (new ->> 'body' IS DISTINCT FROM '{_POISON_MESSAGE}') NOT VALID"
+                " CHECK (new ->> 'body' IS DISTINCT FROM {}) NOT VALID"
             )
+            store.execute(constraint.format(_POISON_MESSAGE))
         with self.place.shop("poison") as connection:
             connection.execute(INSERT_NOTE, ("poison", "trouble", _POISON_MESSAGE))
         while True:
@@ -132,14 +133,14 @@ class PreparedTransaction(Trouble):
             connection.execute("BEGIN")
             for subject in ("a settlement", "another settlement"):
                 connection.execute(INSERT_NOTE, (subject, "trouble", "prepared, then forgotten"))
-            connection.execute(f"PREPARE TRANSACTION '{GID}'")
+            connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(GID))
         while True:
             yield True
 
     def end(self) -> None:
         """Roll the transaction back."""
         with self.place.shop("prepared") as connection, suppress(errors.UndefinedObject):
-            connection.execute(f"ROLLBACK PREPARED '{GID}'")
+            connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(GID))
 
 
 class LongTransaction(Trouble):

@@ -91,7 +91,8 @@ def _leave_behind(connection: psycopg.Connection) -> bool:
     if victim is None or victim < keep_bytes + _MARGIN_BYTES:
         _move_on(connection, switch_segment=(victim or 0) < _MAX_BYTES)
         return False
-    connection.execute(f"ALTER SYSTEM SET max_slot_wal_keep_size = '{keep_bytes // MB}MB'")
+    limit = sql.SQL("ALTER SYSTEM SET max_slot_wal_keep_size = {}")
+    connection.execute(limit.format(f"{keep_bytes // MB}MB"))
     try:
         connection.execute("SELECT pg_reload_conf()")
         # The checkpointer reloads its configuration before a checkpoint starts.

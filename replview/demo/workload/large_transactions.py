@@ -16,6 +16,7 @@ PIECE_ROWS = 40
 #: Mean seconds between two pieces: about 260 rows a second.
 PIECE_SECONDS = 0.15
 IMPORT_LINES = 240
+_COPY_STOCK = "COPY stock_import (line_no, sku, warehouse, counted, counted_at) FROM STDIN"
 
 
 def _reprice(session: WorkloadSession, *, discard: bool, slips: bool) -> None:
@@ -75,12 +76,11 @@ def reprice_in_vain(session: WorkloadSession) -> None:
 def import_stock(session: WorkloadSession) -> None:
     """Truncate the import table and fill it by COPY."""
     rng = session.rng
-    columns = "line_no, sku, warehouse, counted, counted_at"
     with session.transaction():
         session.claim("/jobs/stock-import", actor="stock import")
         skus = [sku for (sku,) in session.execute("SELECT sku FROM products").fetchall()]
         session.execute("TRUNCATE stock_import")
-        with session.conn.cursor().copy(f"COPY stock_import ({columns}) FROM STDIN") as copy:
+        with session.conn.cursor().copy(_COPY_STOCK) as copy:
             for line in range(1, IMPORT_LINES + 1):
                 counted = rng.randint(0, 400)
                 copy.write_row((line, rng.choice(skus), rng.choice(WAREHOUSES), counted, "now"))

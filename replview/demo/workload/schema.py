@@ -9,6 +9,7 @@ publication can make one of our statements fail.
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 #: The comment of the schema ``warehouse``. Without it, tables with our names belong to somebody
 #: else, and the workload refuses to change them.
@@ -53,4 +54,4 @@ def is_prepared(conn: psycopg.Connection) -> bool:
 def create_schema(conn: psycopg.Connection) -> None:
     """Create the types and tables, and mark the database as ours."""
     conn.execute(Path(__file__).with_name("shop.sql").read_bytes())
-    conn.execute(f"COMMENT ON SCHEMA warehouse IS '{MARKER}'")
+    conn.execute(sql.SQL("COMMENT ON SCHEMA warehouse IS {}").format(MARKER))

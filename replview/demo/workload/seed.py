@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from replview.demo.workload import two_phase
@@ -60,7 +61,7 @@ def _fill(conn: psycopg.Connection, rng: random.Random, material: Material) -> N
     _fill_products(conn, rng, material)
     _fill_orders(conn, rng, material)
     carts = ((random_uuid(rng), "TEA10" if number % 5 == 0 else None) for number in range(CARTS))
-    _copy(conn, "carts (token, coupon)", carts)
+    _copy(conn, "carts", ("token", "coupon"), carts)
     _fill_notes(conn, rng, material)
     conn.execute(
         "INSERT INTO price_list (id, sku, region, currency, price, margin)"
@@ -76,13 +77,15 @@ def _skus() -> list[str]:
 
 
 def _fill_customers(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
-    columns = "id, email, full_name, phone, address, tags, birthday, vip, last_ip"
+    columns = (
+        "id", "email", "full_name", "phone", "address", "tags", "birthday", "vip", "last_ip",
+    )  # fmt: skip
     customers = (new_customer(rng, material) for _ in range(CUSTOMERS))
     rows = (
         tuple({**customer, "address": Jsonb(customer["address"])}.values())
         for customer in customers
     )
-    _copy(conn, f"customers ({columns})", rows)
+    _copy(conn, "customers", columns, rows)
 
 
 def _fill_products(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
@@ -92,7 +95,8 @@ def _fill_products(conn: psycopg.Connection, rng: random.Random, material: Mater
         manual = material.words(rng, at_least=rng.randint(9_000, 13_000))
         sku, title = f"{code}-{variant}", f"{name}, {colour}"
         rows.append((sku, title, f"{price}.90", attributes, rng.randbytes(90), manual))
-    _copy(conn, "products (sku, name, price, attributes, thumbnail, manual)", rows)
+    columns = ("sku", "name", "price", "attributes", "thumbnail", "manual")
+    _copy(conn, "products", columns, rows)
     conn.execute(
         "INSERT INTO stock (sku, warehouse, on_hand, reserved)"
         " SELECT sku, warehouse, 150 + (random() * 200)::int, 0"
@@ -125,7 +129,7 @@ def _fill_orders(conn: psycopg.Connection, rng: random.Random, material: Materia
     )
     paid = conn.execute("SELECT id, total FROM orders WHERE paid_at IS NOT NULL").fetchall()
     rows = ((order_id, total, rng.choice(METHODS), random_uuid(rng)) for order_id, total in paid)
-    _copy(conn, "payments (order_id, amount, method, psp_ref)", rows)
+    _copy(conn, "payments", ("order_id", "amount", "method", "psp_ref"), rows)
 
 
 def _fill_notes(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
@@ -134,10 +138,15 @@ def _fill_notes(conn: psycopg.Connection, rng: random.Random, material: Material
     for number in range(NOTES):
         body = material.words(rng, at_least=9_000 if number % 4 == 0 else 60)
         rows.append((f"order {number}", rng.choice(ACTORS), body))
-    _copy(conn, "audit_notes (subject, author, body)", rows)
+    _copy(conn, "audit_notes", ("subject", "author", "body"), rows)
 
 
-def _copy(conn: psycopg.Connection, into: str, rows: Iterable[Sequence[Any]]) -> None:
-    with conn.cursor().copy(f"COPY {into} FROM STDIN") as copy:
+def _copy(
+    conn: psycopg.Connection, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
+        sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
+    )
+    with conn.cursor().copy(statement) as copy:
         for row in rows:
             copy.write_row(row)
