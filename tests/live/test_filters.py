@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from psycopg import sql
 
 from replview.access.visibility import reading_session
 from replview.live.filters import LiveFilter
@@ -87,7 +88,7 @@ def test_it_lets_through_what_the_same_filter_finds_in_sql(history: History, see
         words = random_words(dice)
         conditions = conditions_of(session, TransactionFilter.from_words(words))
         with connection.cursor() as cursor:
-            query = f"SELECT t.id FROM transaction t WHERE {conditions.row_sql}"
+            query = sql.SQL("SELECT t.id FROM transaction t WHERE {}").format(conditions.row_sql)
             cursor.execute(query, conditions.values)
             found = {row[0] for row in cursor.fetchall()}
         live = LiveFilter.from_words(words)

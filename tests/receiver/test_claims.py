@@ -44,7 +44,7 @@ def test_each_change_is_of_the_last_claim_before_it(
         assert [said for said, _ in found] == [actor for _, actor in found], case
         assert len(found) == sum(s in (row("alice"), row("bob"), row("app"), row(None))
                                  for s in statements)  # fmt: skip
-        [shown] = history.transactions_where(reading_session(), "t.id = %s", [transaction.pk])
+        [shown] = history.transactions_by_id(reading_session(), [transaction.pk])
         assert shown.names == named, case
         for name in named:
             mine = [pair for pair in found if pair[1] == name]
@@ -157,7 +157,7 @@ def test_a_claim_of_a_savepoint_that_a_large_transaction_rolled_back_is_none(
     stored = recording.transactions(state="committed")
     for transaction, (case, (_, named, grade)) in zip(stored, LARGE.items(), strict=True):
         assert transaction.streamed, case
-        [shown] = history.transactions_where(reading_session(), "t.id = %s", [transaction.pk])
+        [shown] = history.transactions_by_id(reading_session(), [transaction.pk])
         assert (shown.names, shown.actor_grade) == (named, grade), case
         found = scanned(recording, transaction)
         assert "x" not in {said for said, _ in found}, case

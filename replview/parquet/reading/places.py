@@ -126,8 +126,8 @@ def _limits(part: Slice) -> TextLimits:
     in_messages = "" if asked.in_messages else " AND c.op::text <> 'M'"
     masked = orjson.dumps({name: list(columns) for name, columns in part.masked}).decode()
     return TextLimits(
-        of_change=in_tables + in_messages,
-        of_value=_NOT_MASKED if part.masked else "",
+        of_change=sql.SQL(in_tables + in_messages),
+        of_value=sql.SQL(_NOT_MASKED if part.masked else ""),
         parameters={
             "searched": words,
             "searched_schemas": schemas,
@@ -150,7 +150,7 @@ def _named(tables: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 def _row_conditions(filter_: TransactionFilter, limits: TextLimits | None = None) -> sql.Composed:
     """Return the filter's condition on ``transaction t``, with values in place of parameters."""
     conditions_ = filter_.conditions(limits)
-    pieces = re.split(r"%\((\w+)\)s", conditions_.row_sql)
+    pieces = re.split(r"%\((\w+)\)s", conditions_.row_sql.as_string())
     return sql.Composed(
         [
             sql.Literal(conditions_.values[piece]) if number % 2 else sql.SQL(piece)

@@ -23,6 +23,7 @@ HIDDEN_STATES = ("discarded", "copying")
 #: Transactions that did not commit; they have no place in commit order.
 ENDED_STATES = ("aborted", "rolled back")
 _LAST_SEQ = (1 << 63) - 1
+_TRANSACTION = sql.SQL("transaction t")
 _EVENTS = """
     SELECT id, at, kind, message, coalesce(detail, '{{}}'), incarnation_id, after_commit_seq
     FROM slot_event WHERE slot_id = %s AND {condition} LIMIT %s
@@ -46,7 +47,7 @@ def committed_after(
     session: ReadSession, incarnation_id: int, commit_seq: int, limit: int
 ) -> list[TransactionRow]:
     """Return the transactions after a commit_seq, oldest first."""
-    condition = "incarnation_id = %s AND commit_seq > %s ORDER BY commit_seq LIMIT %s"
+    condition = sql.SQL("incarnation_id = %s AND commit_seq > %s ORDER BY commit_seq LIMIT %s")
     return transactions_where(session, condition, [incarnation_id, commit_seq, limit])
 
 
@@ -55,7 +56,7 @@ def committed_before(
 ) -> list[TransactionRow]:
     """Return the transactions before a commit_seq (None: the last ones), newest first."""
     before = _LAST_SEQ if commit_seq is None else commit_seq
-    condition = "incarnation_id = %s AND commit_seq < %s ORDER BY commit_seq DESC LIMIT %s"
+    condition = sql.SQL("incarnation_id = %s AND commit_seq < %s ORDER BY commit_seq DESC LIMIT %s")
     return transactions_where(session, condition, [incarnation_id, before, limit])
 
 
@@ -63,12 +64,12 @@ def newest_placed(
     session: ReadSession, incarnation_ids: Collection[int], limit: int
 ) -> list[TransactionRow]:
     """Return the last transactions of these incarnations together, newest first."""
-    last_of_each = """
+    last_of_each = sql.SQL("""
         unnest(%s::bigint[]) AS i (id) CROSS JOIN LATERAL (
             SELECT * FROM transaction WHERE incarnation_id = i.id AND commit_seq IS NOT NULL
             ORDER BY commit_seq DESC LIMIT %s) t
-    """
-    newest = "true ORDER BY coalesce(t.commit_time, t.stored_at) DESC, t.id DESC LIMIT %s"
+    """)
+    newest = sql.SQL("true ORDER BY coalesce(t.commit_time, t.stored_at) DESC, t.id DESC LIMIT %s")
     parameters = [list(incarnation_ids), limit, limit]
     return transactions_where(session, newest, parameters, last_of_each)
 
@@ -77,11 +78,11 @@ def open_transactions(session: ReadSession, slot_id: int, limit: int = 100) -> l
     """Return the open transactions of the slot's present incarnation, oldest first."""
     # The states are literals, so that the planner can use the partial index. A streamed transaction
     # in state "receiving" is being received again: readers see its earlier row.
-    condition = """
+    condition = sql.SQL("""
         incarnation_id = (SELECT incarnation_id FROM slot WHERE id = %s)
         AND state IN ('receiving', 'streaming', 'prepared')
         AND NOT (state = 'receiving' AND streamed) ORDER BY id LIMIT %s
-    """
+    """)
     return transactions_where(session, condition, [slot_id, limit])
 
 
@@ -94,27 +95,28 @@ def ended_since(
     stored_until: dt.datetime | None = None,
 ) -> list[TransactionRow]:
     """Return the aborted and rolled-back transactions that were stored in a time, newest first."""
-    condition = """
+    condition = sql.SQL("""
         incarnation_id = %s AND state IN ('aborted', 'rolled back')
         AND stored_at > %s AND stored_at <= %s ORDER BY stored_at DESC LIMIT %s
-    """
+    """)
     until = stored_until or _END_OF_TIME
     return transactions_where(session, condition, [incarnation_id, stored_after, until, limit])
 
 
 def transactions_by_id(session: ReadSession, ids: Collection[int]) -> list[TransactionRow]:
     """Return these transactions, in any state and in no order."""
-    return transactions_where(session, "id = ANY(%s)", [list(ids)]) if ids else []
+    return transactions_where(session, sql.SQL("id = ANY(%s)"), [list(ids)]) if ids else []
 
 
 def transactions_where(
-    session: ReadSession, condition: str, parameters: Parameters, source: str = "transaction t"
+    session: ReadSession,
+    condition: sql.Composable,
+    parameters: Parameters,
+    source: sql.Composable = _TRANSACTION,
 ) -> list[TransactionRow]:
     """Return the transactions that meet a condition over ``transaction t`` (our own SQL)."""
     query = sql.SQL("SELECT {columns} FROM {source} WHERE {condition}").format(
-        columns=sql.SQL(TRANSACTION_COLUMNS),
-        source=sql.SQL(source),
-        condition=sql.SQL(condition),
+        columns=sql.SQL(TRANSACTION_COLUMNS), source=source, condition=condition
     )
     rows = session.rows(query, parameters)
     learn_touched(rows, session.visibility)

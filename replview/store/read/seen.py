@@ -42,12 +42,15 @@ _RELATIONS_COLUMN = TransactionRow._fields.index("relations")
 WITHHELD = "withheld: it may hold a value that is not shown"
 _NAMES = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
 _VALUES = re.compile(r"'|(?<![\w$])\d|\b(?:WHERE|true|false)\b", re.IGNORECASE)
-_CHANGE_CONDITION = (
+_HOLDS_TEXT = sql.SQL("""
+    EXISTS (SELECT FROM jsonb_each_text({image}) v WHERE v.value ILIKE %(pattern)s {of_value})
+""")
+_CHANGE_CONDITION = sql.SQL(
     "AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))"
 )
-_VALUE_CONDITION = """
+_VALUE_CONDITION = sql.SQL("""
     AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, v.key), false)
-"""
+""")
 
 
 def seen_change(change: ChangeRow, visibility: Visibility) -> ChangeRow:
@@ -239,20 +242,18 @@ class TextLimits:
 
     #: Condition on a change, and in ``of_value`` on ``v``, one of its values with the column as
     #: ``key``; empty: no limit.
-    of_change: str = ""
-    of_value: str = ""
+    of_change: sql.Composable = field(default_factory=lambda: sql.SQL(""))
+    of_value: sql.Composable = field(default_factory=lambda: sql.SQL(""))
     #: The named parameters of both.
     parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def holds_text(self) -> str:
+    def holds_text(self) -> sql.Composed:
         """Return the condition that ``change c`` has a value like ``%(pattern)s``."""
-        conditions = " OR ".join(
-            f"EXISTS (SELECT FROM jsonb_each_text(c.{side}) v"
-            f" WHERE v.value ILIKE %(pattern)s {self.of_value})"
-            for side in ("new", "old")
+        in_new, in_old = (
+            _HOLDS_TEXT.format(image=image, of_value=self.of_value) for image in (_NEW, _OLD)
         )
-        return f"({conditions}) {self.of_change}"
+        return sql.SQL("({} OR {}) {}").format(in_new, in_old, self.of_change)
 
 
 def pattern_of(text: str) -> str:
@@ -287,7 +288,7 @@ def text_limits(
         "searched_versions": sorted(set[int]().union(*map(visibility.versions, visible))),
         "masked_columns": orjson.dumps(columns).decode(),
     }
-    no_messages = " AND c.op::text <> 'M'" if hides_messages else ""
+    no_messages = sql.SQL(" AND c.op::text <> 'M'" if hides_messages else "")
     return TextLimits(_CHANGE_CONDITION + no_messages, _VALUE_CONDITION, params)
 
 

@@ -83,11 +83,10 @@ def told(history: History) -> History:
 def on_the_page(words: dict[str, str]) -> list[int]:
     found = conditions_of(reading_session(), TransactionFilter.from_words(words))
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT commit_seq FROM transaction t WHERE commit_seq IS NOT NULL AND {found.row_sql}"
-            " ORDER BY 1",
-            found.values,
+        query = sql.SQL(
+            "SELECT commit_seq FROM transaction t WHERE commit_seq IS NOT NULL AND {} ORDER BY 1"
         )
+        cursor.execute(query.format(found.row_sql), found.values)
         return [row[0] for row in cursor.fetchall()]
 
 

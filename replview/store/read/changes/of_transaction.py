@@ -185,17 +185,17 @@ def _window(
     if filter_.text:
         tables = tables_of(session, [transaction_id])
         limits = text_limits(session, tables, transaction_id=transaction_id)
-    conditions = ["c.seq > %(low)s", "c.seq < %(high)s"]
+    conditions: list[sql.Composable] = [sql.SQL("c.seq > %(low)s AND c.seq < %(high)s")]
     if not filter_.with_aborted:
-        conditions.append("a.subxid IS NULL")
+        conditions.append(sql.SQL("a.subxid IS NULL"))
     if filter_.relation_id is not None:
-        conditions.append("c.relation_id = %(relation)s")
+        conditions.append(sql.SQL("c.relation_id = %(relation)s"))
     if filter_.ops:
-        conditions.append('c.op = ANY(%(ops)s::"char"[])')
+        conditions.append(sql.SQL('c.op = ANY(%(ops)s::"char"[])'))
     if filter_.text:
         conditions.append(limits.holds_text)
     matching = sql.SQL("{conditions} ORDER BY c.seq {order} LIMIT %(limit)s").format(
-        conditions=sql.SQL(" AND ").join(map(sql.SQL, conditions)),
+        conditions=sql.SQL(" AND ").join(conditions),
         order=sql.SQL("DESC" if backwards else "ASC"),
     )
     query = _ROW.format(old=_CUT_OLD, new=_CUT_NEW, conditions=matching)
@@ -276,7 +276,7 @@ def matching_text(session: ReadSession, ids: Collection[int], text: str) -> set[
     limits = text_limits(session, tables_of(session, ids))
     rows = session.rows(
         sql.SQL(_MATCHING_TEXT).format(
-            holds_text=sql.SQL(limits.holds_text), not_aborted=sql.SQL(NOT_ABORTED)
+            holds_text=limits.holds_text, not_aborted=sql.SQL(NOT_ABORTED)
         ),
         {"ids": list(ids), "searched": TEXT_CHANGES, "pattern": pattern_of(text)}
         | limits.parameters,

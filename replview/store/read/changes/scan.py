@@ -8,29 +8,36 @@ its place later.
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from psycopg import sql
 
 from decoder.scalars import lsn_from_text
 from replview.store.read.changes.batches import Batching, ChangeReader, Enough
 from replview.store.read.changes.of_transaction import last_seq
 from replview.store.read.changes.scan_places import Blocks, ScanPosition, SequenceRanges
-from replview.store.read.changes.wanted import (
-    WantedChanges,
-    conditions_on_transactions,
-    transaction_sql,
-)
+from replview.store.read.changes.wanted import WantedChanges, scan_conditions
 from replview.store.read.changes.written import StoreLines
 from replview.store.read.history import transactions_where
 from replview.store.read.history_places import incarnations_of
 from replview.store.read.row_history.before_images import Shared
 from replview.store.read.rows import ChangeRow, Incarnation, TransactionRow
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.conditions import Conditions
+from replview.store.read.transactions.conditions import Conditions, any_of
 
 #: Transactions that are read at a time where an index finds them (by actor, origin or identifier).
 _INDEXED_PAGE = 500
 #: The seq of a place after a transaction's last change.
 AFTER_LAST_SEQ = (1 << 31) - 1
+_IN_STRETCH = sql.SQL("""
+    t.incarnation_id = %(incarnation)s AND {ranges} AND {conditions}
+    ORDER BY t.commit_seq {direction}
+""")
+_IN_RANGE = sql.SQL("t.commit_seq BETWEEN {} AND {}")
+_BETWEEN = sql.SQL("""
+    t.incarnation_id = %(incarnation)s AND t.commit_seq BETWEEN %(first)s AND %(last)s
+    AND {conditions} {order}
+""")
+_INDEXED_ORDER = sql.SQL("ORDER BY t.commit_seq {direction} LIMIT {limit}")
 
 ChangeInTransaction = tuple[TransactionRow, ChangeRow]
 
@@ -120,50 +127,35 @@ class ChangeScan:
         return first, last
 
     def _transactions(self, incarnation: Incarnation) -> Iterator[list[TransactionRow]]:
-        conditions, params = transaction_sql(self._session, self.wanted, self._relation_ids)
+        conditions = scan_conditions(self._session, self.wanted, self._relation_ids)
         first, last = self._bounds(incarnation)
-        filter_conditions = conditions_on_transactions(self._session, self.wanted)
-        if (
-            self.wanted.transaction_id is not None
-            or filter_conditions.by_id
-            or filter_conditions.indexed
-        ):
-            yield from self._indexed(
-                incarnation, conditions, params, first, last, filter_conditions
-            )
+        if self.wanted.transaction_id is not None or conditions.by_id or conditions.indexed:
+            yield from self._indexed(incarnation, conditions, first, last)
             return
         history = Blocks(self._session, incarnation, self.wanted, self._relation_ids, self.forwards)
         for stretch in history.stretches(first, last):
             ranges_sql, range_params = _ranges_sql(stretch)
-            yield transactions_where(
-                self._session,
-                f"t.incarnation_id = %(incarnation)s AND ({ranges_sql}) AND {conditions} "
-                f"ORDER BY t.commit_seq {self._direction}",
-                {**params, **range_params, "incarnation": incarnation.id},
+            condition = _IN_STRETCH.format(
+                ranges=ranges_sql, conditions=conditions.row_sql, direction=self._direction
             )
+            params = {**conditions.values, **range_params, "incarnation": incarnation.id}
+            yield transactions_where(self._session, condition, params)
 
     @property
-    def _direction(self) -> str:
-        return "ASC" if self.forwards else "DESC"
+    def _direction(self) -> sql.SQL:
+        return sql.SQL("ASC" if self.forwards else "DESC")
 
     def _indexed(
-        self,
-        incarnation: Incarnation,
-        conditions: str,
-        params: dict[str, Any],
-        first: int,
-        last: int,
-        filter_conditions: Conditions,
+        self, incarnation: Incarnation, conditions: Conditions, first: int, last: int
     ) -> Iterator[list[TransactionRow]]:
         """Yield the transactions that an index finds, wherever they are."""
-        order = f"ORDER BY t.commit_seq {self._direction} LIMIT {_INDEXED_PAGE}"
-        rows = filter_conditions.first_rows(
-            "t.incarnation_id = %(incarnation)s AND t.commit_seq BETWEEN %(first)s AND %(last)s "
-            f"AND {conditions} {order}"
-        )
+        order = _INDEXED_ORDER.format(direction=self._direction, limit=_INDEXED_PAGE)
+        condition = sql.SQL("true {}").format(order)
+        rows = conditions.first_rows(_BETWEEN, order=order)
         while first <= last:
             bounds = {"incarnation": incarnation.id, "first": first, "last": last}
-            page = transactions_where(self._session, f"true {order}", {**params, **bounds}, rows)
+            params = {**conditions.values, **bounds}
+            page = transactions_where(self._session, condition, params, rows)
             yield page
             if len(page) < _INDEXED_PAGE:
                 return
@@ -267,7 +259,7 @@ def _place(pair: ChangeInTransaction) -> tuple[int, int]:
     return pair[0].commit_seq or 0, pair[1].seq
 
 
-def _ranges_sql(stretch: SequenceRanges) -> tuple[str, dict[str, int]]:
+def _ranges_sql(stretch: SequenceRanges) -> tuple[sql.Composed, dict[str, int]]:
     """Return the ranges of a stretch as SQL; adjacent ones are joined, as each is an index scan."""
     ranges: list[list[int]] = []
     for low, high in sorted(stretch):
@@ -275,8 +267,10 @@ def _ranges_sql(stretch: SequenceRanges) -> tuple[str, dict[str, int]]:
             ranges[-1][1] = high
         else:
             ranges.append([low, high])
+    conditions: list[sql.Composed] = []
     params: dict[str, int] = {}
     for number, (low, high) in enumerate(ranges):
-        params |= {f"low{number}": low, f"high{number}": high}
-    conditions = (f"t.commit_seq BETWEEN %(low{n})s AND %(high{n})s" for n in range(len(ranges)))
-    return " OR ".join(conditions), params
+        names = f"low{number}", f"high{number}"
+        params |= dict(zip(names, (low, high), strict=True))
+        conditions.append(_IN_RANGE.format(*map(sql.Placeholder, names)))
+    return any_of(conditions), params

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from psycopg import sql
+
 from replview.store.read.changes.wanted import WantedChanges, conditions_on_transactions
 from replview.store.read.history_places import BLOCK
 from replview.store.read.rows import Incarnation
@@ -23,6 +25,19 @@ _STRETCH_TRANSACTIONS = 1000
 _STRETCH_BLOCKS = 100
 _COLUMNS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
             "S": "snapshots"}  # fmt: skip
+_BLOCKS = sql.SQL("""
+    SELECT b.block, b.transactions FROM history_block b
+    WHERE b.incarnation_id = %(incarnation)s AND b.block BETWEEN %(first)s AND %(last)s
+      AND {conditions}
+    ORDER BY b.block {order} LIMIT {limit}
+""")
+_BLOCKS_OF_TABLES = sql.SQL("""
+    SELECT a.block, sum(a.transactions)::bigint FROM relation_activity a
+    JOIN history_block b ON b.incarnation_id = a.incarnation_id AND b.block = a.block
+    WHERE a.relation_id = ANY(%(relations)s) AND a.incarnation_id = %(incarnation)s
+      AND a.block BETWEEN %(first)s AND %(last)s AND {touched} AND {conditions}
+    GROUP BY a.block ORDER BY a.block {order} LIMIT {limit}
+""")
 
 #: Places of one incarnation to read together: (first, last) ranges of commit_seq.
 SequenceRanges = list[tuple[int, int]]
@@ -102,32 +117,23 @@ class Blocks:
     def _read(self, first: int, last: int) -> list[tuple[Any, ...]]:
         """Return ``[(block, transactions)]`` in scanning order."""
         conditions = conditions_on_transactions(self.session, self.wanted)
-        order = "ASC" if self.forwards else "DESC"
-        if self.relation_ids is None:
-            sql = f"""
-                SELECT b.block, b.transactions FROM history_block b
-                WHERE b.incarnation_id = %(incarnation)s
-                  AND b.block BETWEEN %(first)s AND %(last)s AND {conditions.block_sql}
-                ORDER BY b.block {order} LIMIT {_BLOCKS_AT_ONCE}
-            """  # noqa: S608 (words of this module)
-        else:
-            sql = f"""
-                SELECT a.block, sum(a.transactions)::bigint FROM relation_activity a
-                JOIN history_block b ON b.incarnation_id = a.incarnation_id AND b.block = a.block
-                WHERE a.relation_id = ANY(%(relations)s) AND a.incarnation_id = %(incarnation)s
-                  AND a.block BETWEEN %(first)s AND %(last)s
-                  {_touched(self.wanted)} AND {conditions.block_sql}
-                GROUP BY a.block ORDER BY a.block {order} LIMIT {_BLOCKS_AT_ONCE}
-            """  # noqa: S608
+        query = (_BLOCKS if self.relation_ids is None else _BLOCKS_OF_TABLES).format(
+            touched=_touched(self.wanted),
+            conditions=conditions.block_sql,
+            order=sql.SQL("ASC" if self.forwards else "DESC"),
+            limit=_BLOCKS_AT_ONCE,
+        )
         places = {"first": first // BLOCK, "last": last // BLOCK, "relations": self.relation_ids}
         return self.session.rows(
-            sql, {**conditions.values, **places, "incarnation": self.incarnation.id}
+            query, {**conditions.values, **places, "incarnation": self.incarnation.id}
         )
 
 
-def _touched(wanted: WantedChanges) -> str:
-    """Return the condition that a block has wanted operations; empty where all are wanted."""
+def _touched(wanted: WantedChanges) -> sql.Composable:
+    """Return the condition that a block has wanted operations; true where all are wanted."""
     if wanted.filter.ops == OPERATIONS and not wanted.where:
-        return ""
-    counters = " + ".join(f"a.{_COLUMNS[op]}" for op in wanted.ops if op != "M")
-    return f"AND {counters or '0'} > 0"
+        return sql.SQL("true")
+    counters = [sql.Identifier("a", _COLUMNS[op]) for op in wanted.ops if op != "M"]
+    if not counters:
+        return sql.SQL("false")
+    return sql.SQL("{} > 0").format(sql.SQL(" + ").join(counters))

@@ -7,7 +7,9 @@ one).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
+
+from psycopg import sql
 
 from replview.store.read.mask_rules import table_readings
 from replview.store.read.relation_shapes import VersionShape, shapes_named, shapes_of_slot
@@ -122,17 +124,17 @@ def conditions_on_transactions(session: ReadSession, wanted: WantedChanges) -> C
     return conditions_of(session, replace(wanted.filter, tables=(), ops=OPERATIONS))
 
 
-def transaction_sql(
+def scan_conditions(
     session: ReadSession, wanted: WantedChanges, relation_ids: list[int] | None
-) -> tuple[str, dict[str, Any]]:
-    """Return the condition on rows of ``transaction t``, with its parameters."""
+) -> Conditions:
+    """Return the conditions on transactions that a scan reads; those on blocks are the same."""
     conditions = conditions_on_transactions(session, wanted)
-    parts = [conditions.row_sql, "t.state = ANY(%(counted)s)"]
-    params = {**conditions.values, "counted": list(COUNTED)}
+    conditions.rows.append(sql.SQL("t.state = ANY(%(counted)s)"))
+    conditions.values["counted"] = list(COUNTED)
     if relation_ids is not None:
-        parts.append("t.relations ?| %(keys)s")
-        params["keys"] = [str(key) for key in relation_ids]
+        conditions.rows.append(sql.SQL("t.relations ?| %(keys)s"))
+        conditions.values["keys"] = [str(key) for key in relation_ids]
     if wanted.transaction_id is not None:
-        parts.append("t.id = %(transaction_id)s")
-        params["transaction_id"] = wanted.transaction_id
-    return " AND ".join(parts), params
+        conditions.rows.append(sql.SQL("t.id = %(transaction_id)s"))
+        conditions.values["transaction_id"] = wanted.transaction_id
+    return conditions

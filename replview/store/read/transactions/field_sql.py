@@ -1,6 +1,6 @@
 """The SQL that each field of a transaction filter adds to the conditions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
@@ -11,7 +11,7 @@ from replview.store.read.history_places import PLACED_LSN
 from replview.store.read.rows import NOT_ABORTED
 from replview.store.read.seen import pattern_of
 from replview.store.read.table_names import CHOSEN, chosen_values, is_chosen_sql
-from replview.store.read.transactions.conditions import Conditions
+from replview.store.read.transactions.conditions import Conditions, any_of
 from replview.store.read.transactions.filter_values import (
     NO_ORIGIN,
     OPERATIONS,
@@ -32,22 +32,34 @@ _COUNT_INDEXES = {"I": 0, "U": 1, "D": 2, "T": 3}
 _COUNTERS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages"}
 # The statement resolves table names itself, once, before it reads any row. A name means every table
 # that has had it.
-_NAMED_TABLES = (
-    sql.SQL("""
+_NAMED_TABLES = sql.SQL("""
     SELECT r.id FROM relation r JOIN {chosen} ON {has_name}
     UNION SELECT v.relation_id FROM relation_version v JOIN {chosen} ON {had_name}
+""").format(chosen=sql.SQL(CHOSEN), has_name=is_chosen_sql("r"), had_name=is_chosen_sql("v"))
+_TABLE_KEYS = sql.SQL("ARRAY(SELECT id::text FROM ({}) named)").format(_NAMED_TABLES)
+_TOUCHED = sql.SQL("t.relations ?| {}").format(_TABLE_KEYS)
+_ACTIVITY = sql.SQL("""
+    relation_activity a WHERE a.relation_id IN ({named_tables})
+    AND a.incarnation_id = b.incarnation_id AND a.block = b.block
+""").format(named_tables=_NAMED_TABLES)
+_DONE_TO_TABLE = sql.SQL("""
+    {touched} AND (t.state <> 'snapshot'
+        AND EXISTS (SELECT FROM unnest({keys}) k (key) WHERE {done}){or_snapshot})
 """)
-    .format(chosen=sql.SQL(CHOSEN), has_name=is_chosen_sql("r"), had_name=is_chosen_sql("v"))
-    .as_string()
-)
-_TABLES_WITH_TEXT = (
-    "SELECT id::text FROM relation WHERE schema || '.' || \"table\" ILIKE %(pattern)s"
-)
-_TABLE_KEYS = f"ARRAY(SELECT id::text FROM ({_NAMED_TABLES}) named)"  # noqa: S608
 _ACTOR_ALTERNATIVES = (
-    "t.actor = %(actor)s",
-    "t.actor IS DISTINCT FROM %(actor)s AND t.actors @> %(actors)s::jsonb",
+    sql.SQL("t.actor = %(actor)s"),
+    sql.SQL("t.actor IS DISTINCT FROM %(actor)s AND t.actors @> %(actors)s::jsonb"),
 )
+_HAS_TEXT = sql.SQL("""
+    (t.gid ILIKE %(pattern)s OR t.actor ILIKE %(pattern)s OR t.origin ILIKE %(pattern)s
+     OR t.xid::text ILIKE %(pattern)s OR t.commit_lsn::text ILIKE %(pattern)s
+     OR EXISTS (SELECT FROM jsonb_array_elements(t.actors) e
+                WHERE e ->> 'actor' ILIKE %(pattern)s)
+     OR t.relations ?| ARRAY(SELECT id::text FROM relation
+                             WHERE schema || '.' || "table" ILIKE %(pattern)s)
+     OR EXISTS (SELECT FROM change c WHERE c.transaction_id = t.id AND c.seq <= {searched}
+                AND {holds_text} AND {not_aborted}))
+""")
 
 
 def add_tables(conditions: Conditions, tables: tuple[str, ...], filter_: Touched) -> None:
@@ -60,60 +72,59 @@ def add_operations(conditions: Conditions, ops: str, filter_: Touched) -> None:
     """Add the condition that an operation was done, unless that on tables has it already."""
     if filter_.tables:
         return
-    counters = [f"b.{_COUNTERS[op]}" for op in ops if op in _COUNTERS]
-    blocks = [f"{counter} > 0" for counter in counters]
-    rows = [f"t.{_COUNTERS[op]} > 0" for op in ops if op in _COUNTERS]
-    row = f"(t.state <> 'snapshot' AND ({' OR '.join(rows) or 'false'}))"
-    if "S" in ops:
-        row = f"({row} OR t.state = 'snapshot')"
-        blocks.append("b.states ? 'snapshot'")
-    number = "" if "S" in ops else f"least({' + '.join(counters)}, b.transactions)"
-    conditions.add(row, f"({' OR '.join(blocks)})", number)
+    names = [_COUNTERS[op] for op in ops if op in _COUNTERS]
+    counters = [sql.Identifier("b", name) for name in names]
+    blocks: list[sql.Composable] = [*_positive(counters)]
+    rows = _positive([sql.Identifier("t", name) for name in names])
+    row = sql.SQL("(t.state <> 'snapshot' AND {})").format(any_of(rows))
+    number = sql.SQL("least({}, b.transactions)").format(sql.SQL(" + ").join(counters))
+    if "S" not in ops:
+        conditions.add(row, any_of(blocks), number)
+        return
+    blocks.append(sql.SQL("b.states ? 'snapshot'"))
+    conditions.add(sql.SQL("({} OR t.state = 'snapshot')").format(row), any_of(blocks))
 
 
 def _operations_on_tables(conditions: Conditions, ops: str) -> None:
-    counters = [_COUNTERS[op] for op in ops if op in _COUNT_INDEXES] + ["snapshots"] * ("S" in ops)
-    is_done = (
-        f" AND ({' OR '.join(f'a.{counter} > 0' for counter in counters) or 'false'})"
-        if ops
-        else ""
-    )
-    block = (
-        f"EXISTS (SELECT FROM relation_activity a WHERE a.relation_id IN ({_NAMED_TABLES})"
-        f" AND a.incarnation_id = b.incarnation_id AND a.block = b.block{is_done})"
-    )
-    number_done = (
-        f"least(sum(a.transactions), sum({' + '.join(f'a.{column}' for column in counters)}))"
-    )
-    number = (
-        f"SELECT {number_done if counters else 'sum(a.transactions)'} FROM relation_activity a"  # noqa: S608 (of constants)
-        f" WHERE a.relation_id IN ({_NAMED_TABLES})"
-        " AND a.incarnation_id = b.incarnation_id AND a.block = b.block"
-    )
-    touched = f"t.relations ?| {_TABLE_KEYS}"
+    transactions = sql.SQL("sum(a.transactions)")
+    number = sql.SQL("SELECT {} FROM {}")
     if not ops:
-        conditions.add(touched, block, number)
+        block = sql.SQL("EXISTS (SELECT FROM {})").format(_ACTIVITY)
+        conditions.add(_TOUCHED, block, number.format(transactions, _ACTIVITY))
         return
-    rows = [
-        f"(t.relations->k.key->>{_COUNT_INDEXES[op]})::bigint > 0"
+    names = [_COUNTERS[op] for op in ops if op in _COUNT_INDEXES] + ["snapshots"] * ("S" in ops)
+    counters = [sql.Identifier("a", name) for name in names]
+    block = sql.SQL("EXISTS (SELECT FROM {} AND {})").format(_ACTIVITY, any_of(_positive(counters)))
+    done = sql.SQL("least({}, sum({}))").format(transactions, sql.SQL(" + ").join(counters))
+    counts = [
+        sql.SQL("(t.relations->k.key->>{})::bigint").format(_COUNT_INDEXES[op])
         for op in ops
         if op in _COUNT_INDEXES
     ]
-    snapshots = " OR t.state = 'snapshot'" if "S" in ops else ""
-    row = (
-        f"{touched} AND (t.state <> 'snapshot' AND EXISTS (SELECT"
-        f" FROM unnest({_TABLE_KEYS}) k (key) WHERE {' OR '.join(rows) or 'false'})"
-        f"{snapshots})"
+    row = _DONE_TO_TABLE.format(
+        touched=_TOUCHED,
+        keys=_TABLE_KEYS,
+        done=any_of(_positive(counts)),
+        or_snapshot=sql.SQL(" OR t.state = 'snapshot'" if "S" in ops else ""),
     )
-    conditions.add(row, block, number)
+    conditions.add(row, block, number.format(done if counters else transactions, _ACTIVITY))
+
+
+def _positive(numbers: Iterable[sql.Composable]) -> list[sql.Composed]:
+    """Return the conditions that these numbers are above zero."""
+    return [sql.SQL("{} > 0").format(number) for number in numbers]
 
 
 def add_states(conditions: Conditions, names: tuple[str, ...], _: Touched) -> None:
     """Add the condition that the transaction is in one of the states."""
     states = sorted(resolved_states(names))
-    number = "SELECT sum((b.states->>s)::bigint) FROM unnest(%(placed)s::text[]) s"
-    conditions.add("t.state = ANY(%(states)s)", "b.states ?| %(placed)s", number, states=states,
-                   placed=[state for state in states if state in PLACED_STATES])  # fmt: skip
+    conditions.add(
+        sql.SQL("t.state = ANY(%(states)s)"),
+        sql.SQL("b.states ?| %(placed)s"),
+        sql.SQL("SELECT sum((b.states->>s)::bigint) FROM unnest(%(placed)s::text[]) s"),
+        states=states,
+        placed=[state for state in states if state in PLACED_STATES],
+    )
 
 
 def add_actor(conditions: Conditions, actor: str, _: Touched) -> None:
@@ -121,25 +132,24 @@ def add_actor(conditions: Conditions, actor: str, _: Touched) -> None:
     actors = [{"actor": None if actor == UNKNOWN_ACTOR else actor}]
     conditions.values["actors"] = orjson.dumps(actors).decode()
     if actor == UNKNOWN_ACTOR:
-        conditions.add("(t.actor IS NULL OR t.actors @> %(actors)s::jsonb)")
-        return
-    conditions.index_alternatives = _ACTOR_ALTERNATIVES
-    conditions.add_indexed(conditions.any_way, actor=actor)
+        conditions.add(sql.SQL("(t.actor IS NULL OR t.actors @> %(actors)s::jsonb)"))
+    else:
+        conditions.add_indexed(*_ACTOR_ALTERNATIVES, actor=actor)
 
 
 def add_origin(conditions: Conditions, origin: str, _: Touched) -> None:
     """Add the condition that the transaction has the origin; it has an index."""
     if origin == NO_ORIGIN:
-        conditions.add("(t.origin IS NULL)")
+        conditions.add(sql.SQL("(t.origin IS NULL)"))
     else:
-        conditions.add_indexed("t.origin = %(origin)s", origin=origin)
+        conditions.add_indexed(sql.SQL("t.origin = %(origin)s"), origin=origin)
 
 
 def add_id(conditions: Conditions, id_: str, _: Touched) -> None:
     """Add the condition that gid or xid are equal."""
     xid = whole_number(id_)
     conditions.rows.append(
-        "t.gid = %(id)s" if xid is None else "(t.gid = %(id)s OR t.xid = %(xid)s)"
+        sql.SQL("t.gid = %(id)s" if xid is None else "(t.gid = %(id)s OR t.xid = %(xid)s)")
     )
     conditions.values |= {"id": id_, "xid": xid}
     conditions.by_id = True
@@ -148,8 +158,10 @@ def add_id(conditions: Conditions, id_: str, _: Touched) -> None:
 def add_prepared_min(conditions: Conditions, seconds: int, _: Touched) -> None:
     """Add the least time for which a transaction was, or has been, prepared; it has an index."""
     conditions.add(
-        "t.gid IS NOT NULL AND t.prepared_at IS NOT NULL AND coalesce(t.commit_time, "
-        "t.ended_at, now()) - t.prepared_at >= make_interval(secs => %(prepared_min)s)",
+        sql.SQL(
+            "t.gid IS NOT NULL AND t.prepared_at IS NOT NULL AND coalesce(t.commit_time, "
+            "t.ended_at, now()) - t.prepared_at >= make_interval(secs => %(prepared_min)s)"
+        ),
         prepared_min=seconds,
     )
     conditions.indexed = True
@@ -159,8 +171,11 @@ def at_least(name: str, row: str, block: str) -> Callable[[Conditions, int, Touc
     """Return the function that adds the lower bound of a number, in rows and as a block's most."""
 
     def add(conditions: Conditions, least: int, _: Touched) -> None:
-        bound = f">= %({name})s"
-        conditions.add(f"{row} {bound}", f"{block} {bound}", "1", **{name: least})
+        row_bound, block_bound = (
+            sql.SQL("{} >= {}").format(sql.SQL(number), sql.Placeholder(name))
+            for number in (row, block)
+        )
+        conditions.add(row_bound, block_bound, sql.SQL("1"), **{name: least})
 
     return add
 
@@ -177,47 +192,42 @@ def add_until(conditions: Conditions, text: str, _: Touched) -> None:
 
 def add_from_lsn(conditions: Conditions, lsn: LSN | None, _: Touched) -> None:
     """Add the first LSN."""
-    _bound(conditions, PLACED_LSN, "from_lsn", ">=", lsn)
+    _bound(conditions, sql.SQL(PLACED_LSN), "from_lsn", ">=", lsn)
 
 
 def add_to_lsn(conditions: Conditions, lsn: LSN | None, _: Touched) -> None:
     """Add the last LSN."""
-    _bound(conditions, PLACED_LSN, "to_lsn", "<=", lsn)
+    _bound(conditions, sql.SQL(PLACED_LSN), "to_lsn", "<=", lsn)
 
 
-def _bound(conditions: Conditions, row: str, name: str, comparison: str, value: Any) -> None:
+def _bound(
+    conditions: Conditions, row: sql.Composable, name: str, comparison: str, value: Any
+) -> None:
     """Add a bound of time or LSN. A block that crosses it counts as holding no match."""
     if value is None:
         return
     kind = "lsn" if isinstance(value, LSN) else "time"
     reaches, within = ("last", "first") if comparison == ">=" else ("first", "last")
-    bound = f"{comparison} %({name})s"
-    block = f"b.{reaches}_{kind} {bound}"
+    in_row, in_some, in_all = (
+        sql.SQL("{} {} {}").format(place, sql.SQL(comparison), sql.Placeholder(name))
+        for place in (
+            row,
+            sql.Identifier("b", f"{reaches}_{kind}"),
+            sql.Identifier("b", f"{within}_{kind}"),
+        )
+    )
     if kind == "lsn":
-        block = f"({block} OR b.states ? 'snapshot')"
+        in_some = any_of([in_some, sql.SQL("b.states ? 'snapshot'")])
         value = str(value)
-    number = f"CASE WHEN b.{within}_{kind} {bound} THEN b.transactions ELSE 0 END"
-    conditions.add(f"{row} {bound}", block, number, **{name: value})
+    number = sql.SQL("CASE WHEN {} THEN b.transactions ELSE 0 END").format(in_all)
+    conditions.add(in_row, in_some, number, **{name: value})
 
 
 def add_text(conditions: Conditions, text: str, _: Touched) -> None:
     """Add the search for a text in names, and in values of a transaction's first changes."""
     limits = conditions.limits
-    names = " OR ".join(
-        f"{name} ILIKE %(pattern)s"
-        for name in ("t.gid", "t.actor", "t.origin", "t.xid::text", "t.commit_lsn::text")
+    has_text = _HAS_TEXT.format(
+        searched=TEXT_CHANGES, holds_text=limits.holds_text, not_aborted=sql.SQL(NOT_ABORTED)
     )
-    actor_matches = (
-        "EXISTS (SELECT FROM jsonb_array_elements(t.actors) e"
-        " WHERE e ->> 'actor' ILIKE %(pattern)s)"
-    )
-    in_values = (
-        f"EXISTS (SELECT FROM change c WHERE c.transaction_id = t.id AND c.seq <= {TEXT_CHANGES}"
-        f" AND {limits.holds_text} AND {NOT_ABORTED})"
-    )
-    conditions.add(
-        f"({names} OR {actor_matches} OR t.relations ?| ARRAY({_TABLES_WITH_TEXT}) OR {in_values})",
-        pattern=pattern_of(text),
-        **limits.parameters,
-    )
+    conditions.add(has_text, pattern=pattern_of(text), **limits.parameters)
     conditions.reads_values = True

@@ -33,7 +33,7 @@ _BLOCKS_LIMIT = 2000
 _END_OF_TIME = dt.datetime(9000, 1, 1, tzinfo=dt.UTC)
 _LAST_ID = (1 << 63) - 1
 
-_INCARNATIONS = """
+_INCARNATIONS = sql.SQL("""
     SELECT i.id, s.id, o.name || '/' || s.name, i.number, i.commit_seq, coalesce(m.rolled_seq, 0),
            ARRAY({blocks}),
            CASE WHEN {by_id} AND row_number() OVER (ORDER BY i.id DESC) = 1
@@ -50,26 +50,29 @@ _INCARNATIONS = """
     WHERE (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s))
       AND (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s))
     ORDER BY i.id DESC
-"""
-_BLOCKS = """
+""")
+_BLOCKS = sql.SQL("""
     SELECT ARRAY[b.block, {number}] FROM history_block b
     WHERE b.incarnation_id = i.id AND {side} AND {conditions}
     ORDER BY b.block {direction} LIMIT %(blocks_limit)s
-"""
+""")
 
-_PLACED = """
-    SELECT r.n, {time}, NULL::timestamptz, {columns}
+_LATER_BLOCKS = sql.SQL("b.block >= c.cut / {block}")
+_EARLIER_BLOCKS = sql.SQL("(c.cut IS NULL OR b.block <= c.cut / {block})")
+
+_PLACED = sql.SQL("""
+    (SELECT r.n, {time}, NULL::timestamptz, {columns}
     FROM unnest(%(incarnations)s::bigint[], %(lows)s::bigint[], %(highs)s::bigint[])
          WITH ORDINALITY AS r (incarnation, low, high, n)
-    CROSS JOIN LATERAL (SELECT * FROM {rows} ORDER BY t.commit_seq {direction} LIMIT %(limit)s) t
-"""
-_IN_RANGE = """
+    CROSS JOIN LATERAL (SELECT * FROM {rows} ORDER BY t.commit_seq {direction} LIMIT %(limit)s) t)
+""")
+_IN_RANGE = sql.SQL("""
     t.incarnation_id = r.incarnation AND t.commit_seq BETWEEN r.low AND r.high
     AND {conditions} ORDER BY t.commit_seq {direction} LIMIT %(limit)s
-"""
+""")
 # The states are literals, so that the planner can use the partial indexes.
-_ENDED = """
-    SELECT -r.n, {time}, t.stored_at, {columns}
+_ENDED = sql.SQL("""
+    (SELECT -r.n, {time}, t.stored_at, {columns}
     FROM unnest(
              %(ended_incarnations)s::bigint[], %(ended_at)s::timestamptz[], %(ended_ids)s::bigint[])
          WITH ORDINALITY AS r (incarnation, at, id, n)
@@ -78,19 +81,19 @@ _ENDED = """
         WHERE t.incarnation_id = r.incarnation AND t.state IN ('aborted', 'rolled back', 'unknown')
           AND t.commit_seq IS NULL AND t.stored_at {compare} r.at
           AND (t.stored_at, t.id) {strictly} (r.at, r.id) AND {conditions}
-        ORDER BY t.stored_at {direction}, t.id {direction} LIMIT %(limit)s) t
-"""
+        ORDER BY t.stored_at {direction}, t.id {direction} LIMIT %(limit)s) t)
+""")
 # A streamed transaction in state "receiving" is being received again: until it is complete, its
 # earlier row is shown.
-_OPEN = """
-    SELECT 0, m.at, m.at, {columns}
+_OPEN = sql.SQL("""
+    (SELECT 0, m.at, m.at, {columns}
     FROM transaction t CROSS JOIN LATERAL (SELECT {time} AS at) m
     WHERE t.incarnation_id = ANY(%(open_incarnations)s)
       AND t.state IN ('receiving', 'streaming', 'prepared')
       AND NOT (t.state = 'receiving' AND t.streamed)
       AND (m.at, t.id) {strictly} (%(open_at)s::timestamptz, %(open_id)s) AND {conditions}
-    ORDER BY m.at {direction}, t.id {direction} LIMIT %(limit)s
-"""
+    ORDER BY m.at {direction}, t.id {direction} LIMIT %(limit)s)
+""")
 _TIME_AT = sql.SQL("""
     SELECT max(at) FROM unnest(%s::bigint[], %s::bigint[]) AS r (incarnation, seq)
     CROSS JOIN LATERAL (
@@ -137,37 +140,36 @@ class TransactionReader:
         self.placed = conditions_of(session, filter_)
         self._ended = conditions_of(session, filter_, time=ENDED_TIME)
         self._open = conditions_of(session, filter_, time=OPEN_TIME)
-        self._direction = "ASC" if backwards else "DESC"
+        self._direction = sql.SQL("ASC" if backwards else "DESC")
         if self.placed.by_id:
             for conditions in (self.placed, self._ended, self._open):
                 conditions.searches = False
 
     def incarnations(self, cuts: dict[int, int]) -> list[FoundIncarnation]:
         """Return the incarnations of the slot, newest first, each with its candidate blocks."""
-        blocks = "SELECT NULL::bigint[] WHERE false"
+        blocks: sql.Composable = sql.SQL("SELECT NULL::bigint[] WHERE false")
         if self.placed.searches:
-            cut = f"c.cut / {BLOCK}"
-            reach = (
-                f"b.block >= {cut}" if self.backwards else f"(c.cut IS NULL OR b.block <= {cut})"
-            )
+            side = _LATER_BLOCKS if self.backwards else _EARLIER_BLOCKS
             blocks = _BLOCKS.format(
-                side=reach, number=self.placed.number_sql, conditions=self.placed.block_sql,
+                side=side.format(block=BLOCK),
+                number=self.placed.number_sql,
+                conditions=self.placed.block_sql,
                 direction=self._direction,
-            )  # fmt: skip
+            )
         by_id = self.placed.by_id and "ids" not in self.placed.values
         params = {
             "id": None, "xid": None, **self.placed.values, "tables_most": self._tables_most,
             **scope(self._session, self.wanted.slot), "cut_incarnations": list(cuts),
             "cuts": list(cuts.values()), "blocks_limit": _BLOCKS_LIMIT,
         }  # fmt: skip
-        query = _INCARNATIONS.format(blocks=blocks, by_id=str(by_id).lower())
+        query = _INCARNATIONS.format(blocks=blocks, by_id=by_id)
         rows = self._session.rows(query, params)
         for *_, tables in rows:
             self.tables |= {int(pk): (schema, table) for pk, schema, table in tables or ()}
         self._tables_most = 0
         # A gid or xid is resolved to its few transactions before any row is read.
         for conditions in (self.placed, self._ended, self._open) if by_id else ():
-            conditions.rows.append("t.id = ANY(%(ids)s)")
+            conditions.rows.append(sql.SQL("t.id = ANY(%(ids)s)"))
             conditions.values["ids"] = rows[0][7] if rows else []
         return [
             FoundIncarnation(IncarnationPlaces(*row[:6]), [(int(b), n) for b, n in row[6]])
@@ -221,13 +223,13 @@ class TransactionReader:
             for placed_stream in placed_streams
             if (ranges := placed_stream.next_ranges(row_target))
         ]
-        parts: list[str] = []
+        parts: list[sql.Composed] = []
         params: dict[str, Any] = {"limit": self.limit + 1}
         if plans:
-            parts.append(self._part(_PLACED, self.placed, PLACED_TIME, params))
+            parts.append(self._part(_PLACED, self.placed, params))
             params |= _range_values(plans)
         if ended_streams:
-            parts.append(self._part(_ENDED, self._ended, ENDED_TIME, params))
+            parts.append(self._part(_ENDED, self._ended, params))
             positions = [stream.at or self._end for stream in ended_streams]
             params["ended_incarnations"] = [
                 stream.incarnation.id for stream in ended_streams if stream.incarnation
@@ -235,14 +237,14 @@ class TransactionReader:
             params["ended_at"] = [position[0] for position in positions]
             params["ended_ids"] = [position[1] for position in positions]
         if open_streams:
-            parts.append(self._part(_OPEN, self._open, OPEN_TIME, params))
+            parts.append(self._part(_OPEN, self._open, params))
             position = open_streams[0].at or self._end
             params |= {"open_at": position[0], "open_id": position[1]}
             params["open_incarnations"] = self.open_incarnations
         if not parts:
             return
         started = time.monotonic()
-        rows = self._session.rows(" UNION ALL ".join(f"({part})" for part in parts), params)
+        rows = self._session.rows(sql.SQL(" UNION ALL ").join(parts), params)
         self._hand_out(rows, plans, ended_streams, open_streams)
         for placed_stream in placed_streams:
             placed_stream.pace(time.monotonic() - started)
@@ -254,14 +256,14 @@ class TransactionReader:
     def _end(self) -> tuple[dt.datetime, int]:
         return (LONG_AGO, 0) if self.backwards else (_END_OF_TIME, _LAST_ID)
 
-    def _part(self, sql: str, conditions: Conditions, time: str, values: dict[str, Any]) -> str:
+    def _part(self, part: sql.SQL, conditions: Conditions, values: dict[str, Any]) -> sql.Composed:
         values |= conditions.values
-        within = _IN_RANGE.format(conditions=conditions.row_sql, direction=self._direction)
-        return sql.format(
-            time=time, columns=TRANSACTION_COLUMNS, conditions=conditions.row_sql,
-            rows=conditions.first_rows(within),
-            direction=self._direction, compare=">=" if self.backwards else "<=",
-            strictly=">=" if self.backwards else "<",
+        return part.format(
+            time=conditions.time, columns=sql.SQL(TRANSACTION_COLUMNS),
+            conditions=conditions.row_sql,
+            rows=conditions.first_rows(_IN_RANGE, direction=self._direction),
+            direction=self._direction, compare=sql.SQL(">=" if self.backwards else "<="),
+            strictly=sql.SQL(">=" if self.backwards else "<"),
         )  # fmt: skip
 
     def _hand_out(

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from psycopg import sql
+
 from decoder.scalars import LSN
 from replview.store.read.history import HIDDEN_STATES
-from replview.store.read.history_places import PLACED_TIME
 from replview.store.read.seen import (
     TextLimits,
     all_tables,
@@ -17,7 +18,7 @@ from replview.store.read.seen import (
     text_limits,
 )
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.conditions import Conditions
+from replview.store.read.transactions.conditions import COMMITTED_TIME, Conditions
 from replview.store.read.transactions.field_matches import Candidate
 from replview.store.read.transactions.fields import FIELDS, Field
 from replview.store.read.transactions.filter_values import (
@@ -29,6 +30,13 @@ from replview.store.read.transactions.filter_values import (
 from replview.text.parsing import clean_text
 
 _TEXT_LIMIT = 4000
+_NOT_HIDDEN = sql.SQL("t.state NOT IN ({})").format(
+    sql.SQL(", ").join(map(sql.Literal, HIDDEN_STATES))
+)
+_SHOWS_SIZE = sql.SQL(
+    "NOT t.relations ?| %(untold)s::text[]"
+    " AND (t.messages = 0 OR t.incarnation_id <> ALL(%(untold_messages)s::bigint[]))"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +98,7 @@ class TransactionFilter:
         return ", ".join(filter(None, parts))
 
     def conditions(
-        self, limits: TextLimits | None = None, *, time: str = PLACED_TIME
+        self, limits: TextLimits | None = None, *, time: sql.Composable = COMMITTED_TIME
     ) -> Conditions:
         """Return the conditions in SQL, for rows whose moment is ``time``.
 
@@ -102,7 +110,7 @@ class TransactionFilter:
                 field.add_sql(conditions, value, self)
         if not self.states:
             # These are hidden. They have no commit_seq, so that blocks need no condition.
-            conditions.rows.append(f"t.state NOT IN {HIDDEN_STATES}")
+            conditions.rows.append(_NOT_HIDDEN)
         return conditions
 
     def predicate(self) -> Callable[[Candidate], bool]:
@@ -154,15 +162,14 @@ class TransactionFilter:
 
 
 def conditions_of(
-    session: ReadSession, filter_: TransactionFilter, *, time: str = PLACED_TIME
+    session: ReadSession, filter_: TransactionFilter, *, time: sql.Composable = COMMITTED_TIME
 ) -> Conditions:
     """Return the conditions in SQL, without what the reader has no right to search for."""
     limits = text_limits(session, all_tables(session)) if filter_.text else None
     conditions = filter_.conditions(limits, time=time)
     if filter_.min_bytes and not session.visibility.open:
         conditions.add(
-            "NOT t.relations ?| %(untold)s::text[]"
-            " AND (t.messages = 0 OR t.incarnation_id <> ALL(%(untold_messages)s::bigint[]))",
+            _SHOWS_SIZE,
             untold=tables_without_size(session),
             untold_messages=incarnations_without_messages(session),
         )
