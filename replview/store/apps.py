@@ -5,8 +5,14 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.db.backends.signals import connection_created
+from psycopg import sql
 
 from replview.store.read.session import MomentLoader
+
+_SETTINGS = """
+    {bound}SET jit = off; SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres';
+    SET bytea_output = 'hex'; SET extra_float_digits = 3; SET standard_conforming_strings = on
+"""
 
 
 class StoreConfig(AppConfig):
@@ -28,14 +34,11 @@ def _prepare_session(connection: Any, **_: Any) -> None:
     """
     if connection.vendor == "postgresql":
         # Limit each statement, above all searches, so that no request keeps the store busy forever.
-        bound = ""
+        bound: sql.Composable = sql.SQL("")
         if "pool" in connection.settings_dict["OPTIONS"]:
-            bound = f"SET statement_timeout = '{settings.WEB_STATEMENT_SECONDS}s'; "
+            bound = sql.SQL("SET statement_timeout = {}; ").format(
+                f"{settings.WEB_STATEMENT_SECONDS}s"
+            )
         connection.connection.adapters.register_loader("timestamptz", MomentLoader)
         with connection.cursor() as cursor:
-            cursor.execute(
-                f"{bound}SET jit = off; "
-                "SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; "
-                "SET bytea_output = 'hex'; SET extra_float_digits = 3; "
-                "SET standard_conforming_strings = on"
-            )
+            cursor.execute(sql.SQL(_SETTINGS).format(bound=bound))

@@ -36,9 +36,9 @@ class Fixed:
 
     def packed(self, value: sql.Composable) -> sql.Composed:
         """Return the SQL that packs a value of many rows."""
-        least = rf"'\x80{'00' * (array(self.code).itemsize - 1)}'"
-        return sql.SQL(f"string_agg(coalesce({self.send}, {least}::bytea), ''::bytea)").format(
-            value
+        least = rf"\x80{'00' * (array(self.code).itemsize - 1)}"
+        return sql.SQL("string_agg(coalesce({}, {}::bytea), ''::bytea)").format(
+            sql.SQL(self.send).format(value), least
         )
 
     def unpacked(self, data: bytes, rows: int) -> Any:

@@ -250,7 +250,7 @@ def counted_in(
 
 def of_actors(whose: Sequence[str]) -> sql.Composed:
     """Return the condition for changes of these actors (``Slice.whose``), or of everybody."""
-    theirs = sql.SQL(f"{rows.CHANGES_ACTOR} = ANY({{}})").format(list(whose))
+    theirs = sql.SQL("{} = ANY({})").format(sql.SQL(rows.CHANGES_ACTOR), list(whose))
     return theirs if whose else sql.Composed([sql.SQL("true")])
 
 

@@ -228,11 +228,11 @@ def _before(
 
 #: Up to this number of tables, count all without asking which of them the slice touched.
 _FEW = 8
-_RELATIONS = f"""
+_RELATIONS = sql.SQL("""
     SELECT r.id, r.schema, r."table" FROM relation r
     JOIN slot_incarnation i ON i.slot_id = r.slot_id AND i.system_identifier = r.system_identifier
-    WHERE i.id = %s ORDER BY r.schema || '.' || r."table", {SHAPE_CAME} NULLS FIRST, 1
-"""  # noqa: S608 (of a constant)
+    WHERE i.id = %s ORDER BY r.schema || '.' || r."table", {shape_came} NULLS FIRST, 1
+""").format(shape_came=sql.SQL(SHAPE_CAME))
 _VERSIONS = """
     SELECT r.id, r.oid, v.schema, v."table", v.id, v.number, v.columns, v.key_columns,
            v.replica_identity

@@ -219,7 +219,7 @@ class SnapshotReader:
     def _lock(self, schema: str, table: str, shape: StreamShape) -> None:
         """Lock the table against DDL until the rows are read; reads and writes go on."""
         only = sql.SQL("" if shape.partitioned else "ONLY ")
-        self.connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}".encode())
+        self.connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(_LOCK_MS))
         try:
             self.connection.execute(
                 sql.SQL("LOCK TABLE {}{} IN ACCESS SHARE MODE").format(
@@ -239,7 +239,8 @@ class SnapshotReader:
         server_encoding = self.connection.info.parameter_status("server_encoding")
         client, encoding = encodings_for(server_encoding)
         if client != "UTF8":
-            self.connection.execute(f"SET LOCAL client_encoding = {quoted(client)}")
+            encode = sql.SQL("SET LOCAL client_encoding = {}")
+            self.connection.execute(encode.format(sql.Identifier(client)))
         return encoding
 
 
