@@ -8,7 +8,7 @@ from dataclasses import replace
 import orjson
 from psycopg import sql
 
-from decoder.scalars import lsn_text
+from decoder.scalars import LSN
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Slice, SliceRange
 from replview.store.read import history_places, rows
 from replview.store.read.seen import TextLimits
