@@ -35,10 +35,16 @@ FAULTS = {
     "streaming = 'no' is not one of",
     "[defaults.slot]\nalerts = { lag_lok = false }": "line 2, defaults.slot.alerts: no slot has a "
     "rule lag_lok; did you mean lag_look?",
-    '[defaults.slot]\nalerts = { lag_look = "5 GB" }': "lag_look: Write a length of time",
-    '[defaults.slot]\nalerts = { lag_look = { threshold = "1min", over = "2min" } }': "at most the "
-    "threshold",
-    '[defaults.slot]\nalerts = { poison = "1" }': "poison: it has no threshold",
+    '[defaults.slot]\nalerts = { lag_look = "5 GB" }': "line 2, defaults.slot.alerts: lag_look: "
+    "threshold: Write a length of time",
+    '[defaults.slot]\nalerts = { lag_look = { threshold = "1min", over = "2min" } }': "over: At "
+    "most the value at which it fires",
+    '[defaults.slot]\nalerts = { lag_look = { severity = "later" } }': "severity: Choose a "
+    "severity: now or look",
+    '[defaults.slot]\nalerts = { lag_look = { hold = 30 } }': "hold must be a text in quotes",
+    '[defaults.slot]\nalerts = { lag_look = { on = "no" } }': "on must be true or false",
+    '[defaults.slot]\nalerts = { poison = "1" }': "poison: there is no threshold; known "
+    "are severity, on, hold, clear",
     "[defaults.slot]\nalerts = { inactive = { off = true } }": "there is no off; known are",
     "[defaults]\nslot = 3": "line 2, defaults.slot: it must be a table: [defaults.slot]",
     "source = [3]": "line 1, source: it must be an array of tables: [[source]]",

@@ -1,10 +1,9 @@
-"""Views and forms of alert rules: list, change, create, and try before saving."""
+"""Views of alert rules: list, change, create, and try before saving."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -13,69 +12,16 @@ from django.utils import timezone
 from replview.access.guard import NeedsRole
 from replview.access.page import GET, GET_POST, OF_RULE, OPERATOR, POST, VIEWER, page
 from replview.access.rights import Role
-from replview.features.alerts.amount_field import AmountField
 from replview.features.alerts.built_in import ensure, original, own_rule
 from replview.features.alerts.kinds import KINDS, kind_of
 from replview.features.alerts.lines import RuleRow, out_of_reach, rule_rows
+from replview.features.alerts.rule_form import RuleForm
 from replview.features.alerts.trial_chart import TrialView, trial_view
 from replview.store.models import AlertRule, WatchedSlot
 from replview.store.write.access_record import Action, note
 from replview.ui.params import Params
 
-_NAME_NEEDED = "Give it a name of at most 100 characters"
-#: Maps form fields to fields of the rule with another name.
-_RULE_FIELDS = {"hold": "hold_seconds", "clear": "clear_seconds"}
-#: Fields of the form that come from the rule; its kind decides which the form has.
-_FORM_FIELDS = (
-    "name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear", "tables",
-)  # fmt: skip
 _SLOTS_OFFERED = 500
-
-
-class RuleForm(forms.Form):
-    """The form of a rule, with the fields of its kind."""
-
-    name = forms.CharField(
-        max_length=100, error_messages={"required": _NAME_NEEDED, "max_length": _NAME_NEEDED}
-    )
-    severity = forms.ChoiceField(
-        choices=AlertRule.Severity.choices,
-        error_messages=dict.fromkeys(("required", "invalid_choice"), "Choose a severity"),
-    )
-    enabled = forms.BooleanField(required=False)
-
-    def __init__(self, rule: AlertRule, data: Mapping[str, Any] | None = None) -> None:
-        self.rule, self.kind = rule, kind_of(rule)
-        values = {name: getattr(rule, _RULE_FIELDS.get(name, name)) for name in _FORM_FIELDS}
-        super().__init__(data, initial=values)
-        self.fields |= self.kind.form_fields()
-
-    def amounts(self) -> list[forms.BoundField]:
-        """Return the fields that hold amounts."""
-        return [bound_field for bound_field in self if isinstance(bound_field.field, AmountField)]
-
-    def clean(self) -> None:
-        """Refuse a clear threshold beyond the threshold, and an unknown kind of rule."""
-        if not self.kind.known:
-            self.add_error(None, self.kind.about)
-        threshold, clear_threshold = (
-            self.cleaned_data.get(name) for name in ("threshold", "clear_threshold")
-        )
-        if threshold is None or clear_threshold is None:
-            return
-        if self.kind.below and clear_threshold < threshold:
-            self.add_error("clear_threshold", "At least the value at which it fires")
-        elif not self.kind.below and clear_threshold > threshold:
-            self.add_error("clear_threshold", "At most the value at which it fires")
-
-    def read(self) -> bool:
-        """Set the rule's fields from the form; return False if there are ``errors``."""
-        if not self.is_valid():
-            return False
-        for name, value in self.cleaned_data.items():
-            empty = 0 if name in _RULE_FIELDS else None
-            setattr(self.rule, _RULE_FIELDS.get(name, name), empty if value is None else value)
-        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

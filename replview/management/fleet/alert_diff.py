@@ -10,7 +10,7 @@ from replview.features.alerts import built_in
 from replview.features.alerts.amounts import Unit, exact_words
 from replview.features.alerts.built_in import own_rule
 from replview.features.alerts.kinds.base import AlertKind
-from replview.management.fleet.alert_overrides import FIELDS, OVERRIDABLE, OwnRule
+from replview.management.fleet.alert_overrides import OVERRIDABLE, OwnRule
 from replview.management.fleet.declared_slot import DeclaredSlot
 from replview.management.fleet.plans import BY, Item
 from replview.store.looks import watched_of
@@ -20,6 +20,7 @@ from replview.store.write.access_record import note
 #: The plan's words for the fields of a rule.
 _FIELD_LABELS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
          "clear_seconds": "over after", "severity": "severity"}  # fmt: skip
+_FIELDS = (*_FIELD_LABELS, "enabled")
 
 
 def compare_alerts(item: Item, slot: Slot | None, declared: DeclaredSlot, *, prune: bool) -> None:
@@ -61,7 +62,7 @@ def _note_change(item: Item, name: str, rule: AlertRule | None, fields: OwnRule)
     kind = OVERRIDABLE[name]
     former = "as for all slots"
     if rule is not None:
-        former = _rule_text(kind, {key: getattr(rule, key) for key in fields or FIELDS.values()})
+        former = _rule_text(kind, {key: getattr(rule, key) for key in fields or _FIELDS})
     now = "as for all slots" if fields is None else _rule_text(kind, fields)
     item.change(f"alert {name}", former, now)
 

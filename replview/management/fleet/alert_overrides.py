@@ -4,18 +4,17 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from replview.features.alerts.amounts import Unit, parse_amount
 from replview.features.alerts.kinds import KINDS
 from replview.features.alerts.kinds.base import AlertKind
+from replview.features.alerts.rule_form import RuleForm
 from replview.store.models import AlertRule
 
 #: Built-in rules that a slot may replace by a rule of its own, by their names in the file.
 OVERRIDABLE: dict[str, AlertKind] = {
     rule.key: kind for kind in KINDS.values() if kind.per_slot for rule in kind.built_in
 }
-#: Maps keys of a rule's table in the file to fields of the rule.
-FIELDS = {"threshold": "threshold", "over": "clear_threshold", "hold": "hold_seconds",
-           "clear": "clear_seconds", "severity": "severity", "on": "enabled"}  # fmt: skip
+#: Keys of a rule's table in the file, by field of the rule's form, where the two differ.
+_KEYS = {"clear_threshold": "over", "enabled": "on"}
 
 #: The values of the slot's own rule by field; None means that the slot has no own rule.
 OwnRule = dict[str, Any] | None
@@ -41,40 +40,31 @@ def parse_alerts(value: object) -> dict[str, OwnRule]:
 
 
 def _parse_rule(kind: AlertKind, given: object) -> OwnRule:
+    """Check a rule's value with the form of its kind, reduced to the keys that are given."""
     if given == "inherit":
         return None  # the slot has no rule of its own
     if isinstance(given, bool):
-        return {"enabled": given}
-    table = {"threshold": given} if isinstance(given, str) else given
-    if not isinstance(table, Mapping) or not table:
+        given = {"on": given}
+    elif isinstance(given, str):
+        given = {"threshold": given}
+    if not isinstance(given, Mapping) or not given:
         raise ValueError('write false, true, "inherit", a threshold, or a table of a rule\'s keys')
-    fields: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in FIELDS:
-            raise ValueError(f"there is no {key}; known are {', '.join(FIELDS)}")
-        fields[FIELDS[key]] = _parse_field(kind, key, value)
-    if "threshold" in fields:
+    rule = AlertRule(kind=kind.key)
+    keys = {_KEYS.get(name, name): name for name in RuleForm(rule).fields if name != "name"}
+    for key, value in given.items():
+        if key not in keys:
+            raise ValueError(f"there is no {key}; known are {', '.join(keys)}")
+        if not isinstance(value, bool if key == "on" else str):
+            raise ValueError(
+                f"{key} must be {'true or false' if key == 'on' else 'a text in quotes'}"
+            )
+    form = RuleForm(rule, {keys[key]: value for key, value in given.items()})
+    form.fields = {keys[key]: form.fields[keys[key]] for key in given}
+    if not form.is_valid():
+        faults = [f"{_KEYS.get(name, name)}: {errors[0]}" for name, errors in form.errors.items()]
+        raise ValueError("; ".join(faults))
+    fields = form.changes()
+    if "threshold" in given:
         # Do not inherit clear_threshold: it may lie beyond this rule's threshold.
         fields.setdefault("clear_threshold", None)
-        threshold, clear_threshold = fields["threshold"], fields["clear_threshold"]
-        if clear_threshold is not None and (
-            clear_threshold < threshold if kind.below else clear_threshold > threshold
-        ):
-            raise ValueError(f"over must be at {'least' if kind.below else 'most'} the threshold")
     return fields
-
-
-def _parse_field(kind: AlertKind, key: str, value: object) -> Any:
-    if key == "on":
-        if not isinstance(value, bool):
-            raise ValueError("on is true or false")
-        return value
-    if not isinstance(value, str):
-        raise ValueError(f"{key} must be a text in quotes")
-    if key == "severity":
-        if value not in AlertRule.Severity.values:
-            raise ValueError(f"severity is one of {', '.join(AlertRule.Severity.values)}")
-        return value
-    if key in ("threshold", "over") and kind.unit == Unit.YES_NO:
-        raise ValueError("it has no threshold: it is so or not")
-    return parse_amount(value, kind.unit if key in ("threshold", "over") else Unit.SECONDS)

@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from replview.access.rights import Role, set_role
 from replview.features.alerts.built_in import BUILT_IN, ensure
+from replview.features.alerts.rule_form import RuleForm
 from replview.features.alerts.rule_views import (
-    RuleForm,
     build_rule_page,
     build_trial_page,
     read_rules_page,
@@ -98,7 +98,7 @@ def test_the_page_of_a_rule_renders(signed_in, sampled: Sampled, lag_rule: Alert
     sent_wrong = sent(own, threshold="<i>", severity="x")
     shown = signed_in.post(f"/alerts/rules/{own.pk}/", sent_wrong).content.decode()
     assert "Write a length of time with its unit" in shown
-    assert "Choose a severity." in shown
+    assert "Choose a severity: now or look." in shown
     assert 'value="&lt;i&gt;"' in shown
 
 
