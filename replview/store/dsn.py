@@ -97,7 +97,8 @@ def set_dsn(
         check_password_ref(password_ref)
         if password or conninfo.startswith(_ENVIRONMENT):
             raise DSNError(
-                "the password is given twice, in the DSN and as a location: remove one of them"
+                "the password is given twice, in the DSN and as a location: remove one of them",
+                field="password",
             )
     if not password and not has_password:
         conninfo = with_own_secrets_only(conninfo, password_ref, known=known, known_ref=known_ref)
@@ -110,42 +111,48 @@ def check_password_ref(reference: str) -> None:
     name, path = reference.removeprefix(_ENVIRONMENT), reference.removeprefix(_FILE)
     is_variable = reference.startswith(_ENVIRONMENT) and name.isidentifier()
     if not is_variable and (not reference.startswith(f"{_FILE}/") or "\0" in path):
-        raise DSNError("write the location of a password as env:NAME or file:/absolute/path")
+        raise DSNError(
+            "write the location of a password as env:NAME or file:/absolute/path", field="password"
+        )
 
 
 def password_at(reference: str) -> str:
     """Return the password in a variable or a file. Raises ``DSNError``, naming only the place."""
     check_password_ref(reference)
     if reference.startswith(_ENVIRONMENT):
-        return _variable(reference)
+        return _variable(reference, "password")
     path = Path(reference.removeprefix(_FILE))
     try:
         # Reading a pipe or a device might block.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise DSNError(f"the password file {path} is not a regular file")
+            raise DSNError(f"the password file {path} is not a regular file", field="password")
         with path.open("rb") as file:
             text = file.read(_LONGEST_FILE_BYTES + 1)
     except OSError as error:
         raise DSNError(
             f"the password file {path} cannot be read ({error.strerror or 'no such file'}): it "
-            "must exist, and replview and its workers must be able to read it"
+            "must exist, and replview and its workers must be able to read it",
+            field="password",
         ) from None
     try:
         password = text.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         password = ""
     if not password or len(text) > _LONGEST_FILE_BYTES or "\0" in password or "\n" in password:
-        raise DSNError(f"the password file {path} must hold one line: the password")
+        raise DSNError(
+            f"the password file {path} must hold one line: the password", field="password"
+        )
     return password
 
 
-def _variable(reference: str) -> str:
+def _variable(reference: str, field: str = "") -> str:
     name = reference.removeprefix(_ENVIRONMENT)
     if value := os.environ.get(name):
         return value
     raise DSNError(
         f"the environment variable {name} is not set in this process: set it where replview and "
-        "its workers are started"
+        "its workers are started",
+        field=field,
     )
 
 

@@ -50,7 +50,10 @@ _INSTANCE_VARIABLES = re.compile(r"REPLVIEW_(?!SOURCE_)|DJANGO_")
 
 
 class DSNError(CodedProblem, ValueError):
-    """The DSN cannot be used; the text says why without repeating it."""
+    """The DSN cannot be used; the text says why without repeating it.
+
+    ``field`` is the parameter of libpq to correct, such as ``password``; empty for the whole DSN.
+    """
 
     code_of_all = "bad_dsn"
 
@@ -72,7 +75,8 @@ def check_address(conninfo: str) -> None:
             subject = f"the host {host[:100]}" if host else "a local socket"
             raise DSNError(
                 f"this instance may not connect to {subject} "
-                f"(REPLVIEW_SOURCE_HOSTS allows: {', '.join(allowed)})"
+                f"(REPLVIEW_SOURCE_HOSTS allows: {', '.join(allowed)})",
+                field="host",
             )
 
 
@@ -95,12 +99,12 @@ def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
     """
     if not settings.SERVES_PAGES:
         return
-    for reference in (dsn, password_ref):
-        if reference.startswith(_ENVIRONMENT):
-            _check_variable(reference.removeprefix(_ENVIRONMENT))
+    if password_ref.startswith(_ENVIRONMENT):
+        _check_variable(password_ref.removeprefix(_ENVIRONMENT), "password")
     if password_ref.startswith(_FILE):
-        _check_file("the password", password_ref.removeprefix(_FILE))
+        _check_file("password", password_ref.removeprefix(_FILE))
     if dsn.startswith(_ENVIRONMENT):
+        _check_variable(dsn.removeprefix(_ENVIRONMENT))
         return
     parts = parts_of(dsn)
     before = {} if known.startswith(_ENVIRONMENT) else parts_of(known)
@@ -116,28 +120,31 @@ def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
         raise DSNError("options may hold only -c name=value, endpoint=… and project=…")
 
 
-def _check_variable(name: str) -> None:
+def _check_variable(name: str, field: str = "") -> None:
     patterns: Sequence[str] = settings.SOURCE_VARIABLES
     if _INSTANCE_VARIABLES.match(name) or not any(
         fnmatchcase(name, pattern) for pattern in patterns
     ):
         raise DSNError(
             f"pages may not use the environment variable {name[:100]} "
-            f"(REPLVIEW_SOURCE_VARIABLES allows: {', '.join(patterns)})"
+            f"(REPLVIEW_SOURCE_VARIABLES allows: {', '.join(patterns)})",
+            field=field,
         )
 
 
-def _check_file(subject: str, text: str) -> None:
+def _check_file(field: str, text: str) -> None:
     """Raise ``DSNError`` unless the file is below an allowed folder, with links resolved."""
     folders: Sequence[str] = settings.SOURCE_FILES
     path = Path(text).resolve()
     if not text.startswith("/") or not any(
         path.is_relative_to(Path(folder).resolve()) for folder in folders
     ):
+        subject = "the password" if field == "password" else field
         where = f"below {' or '.join(folders)}" if folders else "in no folder"
         raise DSNError(
             f"pages may not use this file for {subject}: REPLVIEW_SOURCE_FILES allows files "
-            f"{where}; the command line accepts every file"
+            f"{where}; the command line accepts every file",
+            field=field,
         )
 
 

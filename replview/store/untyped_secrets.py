@@ -93,7 +93,8 @@ def check_bound(reference: str, conninfo: str, known: str = "") -> None:
             raise DSNError(
                 f"the password at {reference[:100]} is not for {place[:100] or 'a local socket'}: "
                 "who has the machine says for which hosts it is (REPLVIEW_SOURCE_PASSWORDS), or "
-                f"{advice}"
+                f"{advice}",
+                field="password",
             )
 
 
@@ -109,7 +110,8 @@ def _check_service(parts: Mapping[str, object]) -> None:
     if parameter := next((name for name in PLACE if name != "service" and parts.get(name)), None):
         raise DSNError(
             f"service and {parameter}: the password of a service is for its own server. Leave out "
-            f"{parameter}, or type the password"
+            f"{parameter}, or type the password",
+            field="password",
         )
 
 
@@ -131,7 +133,8 @@ def _password_file(parts: Mapping[str, object]) -> dict[str, str]:
         if os.environ.get(name):
             raise DSNError(
                 f"{name} is set in replview's environment, and its password would be sent: type "
-                "the password"
+                "the password",
+                field="password",
             )
     hosts, addresses = several(parts.get("host")), several(parts.get("hostaddr"))
     passfile = str(parts.get("passfile") or "")
@@ -143,7 +146,8 @@ def _password_file(parts: Mapping[str, object]) -> dict[str, str]:
     if passfile not in ("", NO_PASSWORD_FILE):
         raise DSNError(
             "the password file has no line of this host's own before one for all (*), or the "
-            "address has a host and a hostaddr: name the host there, or type the password"
+            "address has a host and a hostaddr: name the host there, or type the password",
+            field="password",
         )
     return {"passfile": NO_PASSWORD_FILE}
 

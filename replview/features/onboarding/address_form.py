@@ -38,9 +38,9 @@ _FIELD_OF = {
     "not_allowed": "host",
     "starting_up": "host",
     "tls": "sslmode",
-    "bad_password_place": "password",
-    "bad_sslrootcert": "sslrootcert",
 }
+#: Fields that the error of a DSN can name.
+_DSN_FIELDS = ("host", "password", "sslrootcert")
 _MOST_CHARACTERS = 2000
 DEADLINE_SECONDS = 10.0
 
@@ -69,7 +69,8 @@ class AddressForm:
 
     def trouble(self, trouble: SourceProblem) -> None:
         """Show a problem beside the field that caused it."""
-        field_name = "dsn" if self.how == STRING else _FIELD_OF.get(trouble.code, "")
+        named = trouble.field if trouble.field in _DSN_FIELDS else ""
+        field_name = "dsn" if self.how == STRING else _FIELD_OF.get(trouble.code, named)
         self.errors["name" if trouble.code == "name" else field_name] = trouble
 
     @property
@@ -208,11 +209,8 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         form.trouble(error.with_places(PLACES))
         return None
     except UNUSABLE as error:
-        text = str(error)
-        code = "password_place" if reference or "type the password" in text else ""
-        code = "sslrootcert" if "for sslrootcert" in text else code
-        remedy = "Correct it" if code else "Correct the address"
-        form.trouble(SourceProblem(f"bad_{code or 'dsn'}", text, remedy))
+        remedy = "Correct it" if error.field else "Correct the address"
+        form.trouble(SourceProblem(error.code, str(error), remedy, error.field))
         return None
     return Reached(
         database=facts.database,

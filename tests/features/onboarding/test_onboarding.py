@@ -145,6 +145,8 @@ def carried_out() -> SourceDraft:
         ({"sslmode": "require"}, "sslmode", "offers no TLS"),
         ({"sslrootcert": "/etc/ca.pem"}, "sslrootcert", "pages may not use this file"),
         ({"password": "file:/etc/other"}, "password", "pages may not use this file"),
+        ({"password": "env:HOME"}, "password", "pages may not use the environment variable HOME"),
+        ({"host": "192.0.2.7"}, "host", "this instance may not connect to the host 192.0.2.7"),
         ({"host": ""}, "host", "the host is missing"),
         ({"port": "x"}, "port", "a port is a number"),
         ({"name": "a/b"}, "name", "no slash"),
@@ -154,6 +156,7 @@ def test_each_error_stands_beside_its_field(
     admin: Client, source, settings, other, field, cause
 ) -> None:
     settings.SERVES_PAGES = True
+    settings.SOURCE_HOSTS = ["127.0.0.1", "socket"]
     answer = admin.post("/sources/new/record/", address(source, **other))
     page = html.unescape(spaced(answer.content.decode()))
 
