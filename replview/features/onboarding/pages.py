@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from replview.features.onboarding import plan_page, steps
-from replview.features.onboarding.address_form import STRING, AddressForm
+from replview.features.onboarding.address_form import AddressForm
 from replview.features.onboarding.checking import Checked
 from replview.features.onboarding.column_choice import KEEPING, ColumnChoice
 from replview.features.onboarding.option_choice import OptionForm
@@ -49,16 +49,6 @@ class ConnectionPage:
 
     frame: Frame
     form: AddressForm
-    #: The field that gets the focus.
-    focus: str
-
-
-def connection_page(
-    form: AddressForm, kind: str, draft: SourceDraft | None = None
-) -> ConnectionPage:
-    """Build the page of the address, with the focus on the first field to correct."""
-    focus = form.first_wrong or ("dsn" if form.how == STRING else "host")
-    return ConnectionPage(frame=frame_of(kind, "connection", draft), form=form, focus=focus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

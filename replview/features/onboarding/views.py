@@ -10,17 +10,14 @@ from replview.access.guard import require
 from replview.access.page import ADMIN, GET, OF_SOURCE, OPERATOR, POST, READ_POST, page
 from replview.access.rights import Role, account_of
 from replview.catalog.doctor_checks import problem
-from replview.features.onboarding import (
-    address_form,
-    checking,
-    steps,
-)
+from replview.features.onboarding import checking, steps
+from replview.features.onboarding.address_form import AddressForm, connect_draft, known_as
 from replview.features.onboarding.pages import (
     Begun,
+    ConnectionPage,
     DoctorPage,
     KnownPage,
     StartPage,
-    connection_page,
     progress_page,
 )
 from replview.features.onboarding.steps import frame_of, gone
@@ -69,13 +66,13 @@ def begin(request: HttpRequest, kind: str) -> HttpResponse:
     if name := request.GET.get("source", ""):
         return _begin_on_known_source(request, kind, name)
     draft = SourceDraft(user=account_of(request), kind=kind)
-    if request.method == "POST":
-        form = address_form.read_form(request.POST)
-        if _connect(form, draft):
-            draft.save()
-            return redirect(steps.after(draft, "connection"))
-        return _connection_page(request, form, kind, status=422)
-    return _connection_page(request, address_form.AddressForm({"port": "5432"}), kind)
+    if request.method != "POST":
+        return _connection_page(request, AddressForm(draft), kind)
+    form = AddressForm(draft, request.POST)
+    if _connect(form, draft):
+        draft.save()
+        return redirect(steps.after(draft, "connection"))
+    return _connection_page(request, form, kind, status=422)
 
 
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
@@ -87,28 +84,22 @@ def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
         return gone()
     if draft.state not in drafts.CHANGEABLE:
         return redirect("draft-progress", draft.pk)
-    has_password = bool(draft.sealed_password or draft.password_ref)
-    former = address_form.form_of(
-        draft.answers.get("form") or {}, draft.conninfo, has_password=has_password
-    )
     if request.method != "POST":
-        return _connection_page(request, former, draft.kind, draft)
-    form, former_conninfo = address_form.read_form(request.POST, former), draft.conninfo
-    name = draft.answers.get("name")
+        return _connection_page(request, AddressForm(draft), draft.kind, draft)
+    form, former_conninfo = AddressForm(draft, request.POST), draft.conninfo
     if _connect(form, draft):
         is_new_address = draft.conninfo != former_conninfo
         stored = drafts.move(draft) if is_new_address else drafts.keep_address(draft)
         return redirect(steps.after(draft, "connection")) if stored else gone()
-    draft.answers["name"] = name
     return _connection_page(request, form, draft.kind, draft, status=422)
 
 
-def _connect(form: address_form.AddressForm, draft: SourceDraft) -> bool:
+def _connect(form: AddressForm, draft: SourceDraft) -> bool:
     """Connect to the address; on success fill in the draft, without saving, and return True."""
-    reached = address_form.connect_draft(form, draft)
+    reached = connect_draft(form, draft)
     if reached is None:
         return False
-    known_source = address_form.known_as(reached, draft.conninfo)
+    known_source = known_as(reached, draft.conninfo)
     draft.answers |= {
         "name": reached.name,
         "form": form.kept(),
@@ -123,13 +114,13 @@ def _connect(form: address_form.AddressForm, draft: SourceDraft) -> bool:
 
 def _connection_page(
     request: HttpRequest,
-    form: address_form.AddressForm,
+    form: AddressForm,
     kind: str,
     draft: SourceDraft | None = None,
     *,
     status: int = 200,
 ) -> HttpResponse:
-    page = connection_page(form, kind, draft)
+    page = ConnectionPage(frame=frame_of(kind, "connection", draft), form=form)
     return render(request, "onboarding/connection.html", {"page": page}, status=status)
 
 

@@ -149,6 +149,9 @@ def carried_out() -> SourceDraft:
         ({"host": "192.0.2.7"}, "host", "this instance may not connect to the host 192.0.2.7"),
         ({"host": ""}, "host", "the host is missing"),
         ({"port": "x"}, "port", "a port is a number"),
+        ({"port": "65536"}, "port", "usually 5432"),
+        ({"user": "u" * 2001}, "user", "at most 2000 characters"),
+        ({"sslmode": "on"}, "sslmode", "not an sslmode"),
         ({"name": "a/b"}, "name", "no slash"),
     ],
 )
@@ -205,6 +208,17 @@ def test_a_connection_string_does_as_well_and_is_kept_without_its_password(
 
     assert f"dbname={source.name}" in page
     assert source.server.password not in page
+
+
+def test_the_half_of_the_address_that_is_hidden_does_not_count(admin: Client, source) -> None:
+    sent = {"how": "string", "dsn": source.dsn, "port": "x", "sslmode": "x", "host": ""}
+    assert admin.post("/sources/new/record/", sent).status_code == 302
+    assert admin.post("/sources/new/record/", address(source, dsn="x" * 2001)).status_code == 302
+    refused = admin.post("/sources/new/record/", {**sent, "dsn": "", "name": "shop"})
+    assert dict(refused.context["page"].form.errors) == {
+        "dsn": ["the connection string is missing. Enter it"]
+    }
+    assert 'name="name" type="text" value="shop"' in spaced(refused.content.decode())
 
 
 def test_a_draft_is_its_users_alone_and_expires(admin: Client, source) -> None:
