@@ -6,6 +6,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from replview.features.alerts.webhook_acts import add_webhook
+from replview.features.alerts.webhook_form import WebhookForm
+from replview.store.models import Webhook
+
 
 class Hook(ThreadingHTTPServer):
     """Keeps what it was sent and answers what it was told to."""
@@ -35,6 +39,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+def make_webhook(name: str, url: str, **values: object) -> tuple[Webhook, str]:
+    """Add a webhook, and return it with its secret."""
+    form = WebhookForm({"name": name, "url": url, "format": "json", **values})
+    assert form.is_valid(), form.errors
+    return add_webhook(form, by="alice")
 
 
 @pytest.fixture

@@ -23,7 +23,9 @@ class RuleForm(forms.Form):
     """The form of a rule, with the fields of its kind."""
 
     name = forms.CharField(
-        max_length=100, error_messages={"required": _NAME_NEEDED, "max_length": _NAME_NEEDED}
+        label="Name",
+        max_length=100,
+        error_messages=dict.fromkeys(("required", "max_length"), _NAME_NEEDED),
     )
     severity = forms.ChoiceField(
         choices=AlertRule.Severity.choices,

@@ -2,65 +2,33 @@
 
 import datetime as dt
 import secrets
-from collections.abc import Iterable
-
-from django.utils.text import capfirst
 
 from replview.features.alerts import messages
-from replview.features.alerts.webhooks import WebhookRefused, host_of, is_public, parse_url
+from replview.features.alerts.webhook_form import WebhookForm
+from replview.features.alerts.webhooks import host_of
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.store.secrets import seal
 from replview.store.write.access_record import Action, note
-from replview.text.problem import CodedProblem
-
-_NAME_LIMIT = 100
-_SECRET_LIMIT = 200
 
 
-class WebhookProblem(CodedProblem, ValueError):
-    """The values do not make a webhook; ``field`` names the invalid one."""
+def add_webhook(form: WebhookForm, *, by: str) -> tuple[Webhook, str]:
+    """Add the webhook of a valid form, and return it with its signing secret.
 
-    code_of_all = "bad_webhook"
-    status = 400
-
-
-def add_webhook(
-    name: str,
-    url: str,
-    *,
-    by: str,
-    secret: str = "",
-    format: str = Webhook.Format.JSON,
-    allow_private: bool = False,
-    severities: Iterable[str] = (),
-) -> tuple[Webhook, str]:
-    """Add a webhook, and return it with its signing secret, generated if none is given.
-
-    Raises ``WebhookProblem``.
+    A secret is generated if none was entered.
     """
-    name, secret = name.strip(), secret.strip()
-    if not name or len(name) > _NAME_LIMIT:
-        raise WebhookProblem(f"Give it a name of at most {_NAME_LIMIT} characters", field="name")
-    if Webhook.objects.filter(name=name).exists():
-        raise WebhookProblem("There is a webhook of this name already", field="name")
-    host = _check_url(url, allow_private)
-    if format not in Webhook.Format.values:
-        raise WebhookProblem("Choose one of the formats", field="format")
-    if len(secret) > _SECRET_LIMIT:
-        raise WebhookProblem(f"At most {_SECRET_LIMIT} characters", field="secret")
-    chosen = [value for value in AlertRule.Severity.values if value in set(severities)]
-    secret = secret or secrets.token_urlsafe(32)
+    data = form.cleaned_data
+    secret = data["secret"] or secrets.token_urlsafe(32)
     webhook = Webhook.objects.create(
-        name=name,
-        sealed_url=seal(url.strip()),
-        host=host,
-        format=format,
+        name=data["name"],
+        sealed_url=seal(data["url"]),
+        host=host_of(data["url"]),
+        format=data["format"],
         sealed_secret=seal(secret),
-        allow_private=allow_private,
-        severities=chosen if len(chosen) < len(AlertRule.Severity.values) else [],
+        allow_private=data["allow_private"],
+        severities=[AlertRule.Severity.NOW] if data["only_now"] else [],
         created_by=by,
     )
-    note(Action.CHANGED_SETTINGS, subject=f"webhook {name}: added")
+    note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: added")
     return webhook, secret
 
 
@@ -84,23 +52,3 @@ def send_test(webhook: Webhook) -> Delivery:
     return Delivery.objects.create(
         webhook=webhook, event=messages.TEST, created_at=now, next_try_at=now
     )
-
-
-def _check_url(url: str, allow_private: bool) -> str:
-    """Return the host of the address. Raises ``WebhookProblem``.
-
-    A numeric private address is refused here; a host name is checked when it is called.
-    """
-    try:
-        parts, host = parse_url(url), host_of(url)
-    except WebhookRefused as error:
-        raise WebhookProblem(capfirst(str(error)), field="url") from None
-    try:
-        public = is_public(parts.hostname or "")
-    except ValueError:
-        public = parts.hostname != "localhost"
-    if not public and not allow_private:
-        raise WebhookProblem(
-            "This is a private address: allow private addresses to use it", field="url"
-        )
-    return host

@@ -8,8 +8,9 @@ from django.core.management.base import CommandError
 
 from replview.features.alerts.delivery import deliver_next
 from replview.features.alerts.webhook_acts import add_webhook, remove_webhook, send_test
+from replview.features.alerts.webhook_form import WebhookForm
 from replview.management.instance import Actions, InstanceCommand
-from replview.store.models import AlertRule, Delivery, Webhook
+from replview.store.models import Delivery, Webhook
 from replview.store.write.access_record import command_user
 
 #: Holds the URL for ``add``, so that it is in no process list and no shell history.
@@ -54,14 +55,10 @@ class Command(Actions, InstanceCommand):
             url = sys.stdin.readline()
         if not url.strip():
             raise CommandError(f"give the URL with --url, or in {URL_VARIABLE}")
-        webhook, secret = add_webhook(
-            options["name"],
-            url,
-            by=f"command line ({command_user()})",
-            format=options["format"],
-            allow_private=options["allow_private"],
-            severities=[AlertRule.Severity.NOW] if options["only_now"] else [],
-        )
+        form = WebhookForm({**options, "url": url})
+        if not form.is_valid():
+            raise CommandError("; ".join(str(errors[0]) for errors in form.errors.values()))
+        webhook, secret = add_webhook(form, by=f"command line ({command_user()})")
         self.say(secret)
         self.stderr.write(
             f"{webhook.name} ({webhook.host}) receives alerts from now on. The secret above "

@@ -17,13 +17,13 @@ from replview.features.alerts.rule_views import (
     read_rules_page,
 )
 from replview.features.alerts.trial_chart import TrialView
-from replview.features.alerts.webhook_acts import add_webhook
 from replview.features.alerts.webhook_views import read_webhooks_page
 from replview.store.models import Alert, AlertRule, Delivery, SlotSample, Source, Webhook
 from replview.store.write.partitions import ensure_partitions
 from tests.features.alerts.conftest import page
 from tests.support.alerted_source import GB, Sampled
 from tests.support.page_elements import spaced
+from tests.support.webhook_server import make_webhook
 
 
 def sent(rule: AlertRule, **changed: str) -> dict[str, str]:
@@ -252,7 +252,7 @@ def test_webhooks_are_added_tested_and_deleted(admin, db) -> None:
     assert answer.headers["Cache-Control"].count("no-store")
     made = answer.context["page"]
     webhook = Webhook.objects.get()
-    assert (made.made, made.errors) == (webhook, {})
+    assert (made.made, made.form.is_bound) == (webhook, False)
     assert made.secret in answer.content.decode()
     assert made.secret not in repr(made)
     shown = read_webhooks_page()
@@ -273,7 +273,7 @@ def test_the_page_of_webhooks_renders(admin, db) -> None:
     shown = page(admin, "/alerts/webhooks/")
     assert "Alerts are shown only on these pages." in shown
     url = "https://hooks.example.com/services/T0/very-secret"
-    webhook, secret = add_webhook("<b>ops", url, by="alice")
+    webhook, secret = make_webhook("<b>ops", url)
     admin.post(f"/alerts/webhooks/{webhook.pk}/", {"action": "test"})
     shown = page(admin, "/alerts/webhooks/")
     assert "Alerts are sent to 1 webhook." in shown
@@ -294,8 +294,12 @@ def test_a_webhook_that_cannot_be_is_said_beside_its_field(admin, db) -> None:
     answer = admin.post("/alerts/webhooks/", form)
     assert answer.status_code == 422
     shown = answer.context["page"]
-    assert shown.errors["url"].startswith("This is a private address")
-    assert shown.values["name"] == "ops"
+    assert shown.form.errors["url"][0].startswith("This is a private address")
+    assert shown.form["name"].value() == "ops"
+    wrong = {"name": "", "url": "", "format": "xml", "secret": "s" * 201}
+    refused = admin.post("/alerts/webhooks/", wrong)
+    assert list(refused.context["page"].form.errors) == ["name", "format", "url", "secret"]
+    assert "Choose a format: json or slack." in refused.content.decode()
     assert not Webhook.objects.exists()
     assert "x/secret" not in answer.content.decode()
 

@@ -13,17 +13,18 @@ from replview.features.alerts import delivery, webhooks
 from replview.features.alerts.delivery import deliver_due, deliver_next, pause_after
 from replview.features.alerts.evaluation import evaluate
 from replview.features.alerts.messages import announce
-from replview.features.alerts.webhook_acts import WebhookProblem, add_webhook, send_test
+from replview.features.alerts.webhook_acts import send_test
+from replview.features.alerts.webhook_form import WebhookForm
 from replview.features.alerts.webhooks import WebhookRefused, is_public, post, signature
 from replview.store.models import AccessRecord, Delivery, Webhook
 from tests.support.alerted_source import GB, Sampled
 from tests.support.waiting import wait_for
-from tests.support.webhook_server import Hook
+from tests.support.webhook_server import Hook, make_webhook
 from tests.support.webhook_server import hook as hook
 
 
 def add(hook: Hook, **values) -> tuple[Webhook, str]:
-    return add_webhook("ops", hook.url, by="alice", **{"allow_private": True, **values})
+    return make_webhook("ops", hook.url, allow_private=True, **values)
 
 
 def test_an_alert_is_delivered_signed_and_once(sampled: Sampled, hook: Hook) -> None:
@@ -49,7 +50,7 @@ def test_an_alert_is_delivered_signed_and_once(sampled: Sampled, hook: Hook) -> 
 
 
 def test_slack_is_sent_text(sampled: Sampled, hook: Hook) -> None:
-    add(hook, format="slack", severities=["now"])
+    add(hook, format="slack", only_now=True)
     sampled.source.name = "<!channel>&"
     sampled.source.save()
     sampled.watched.refresh_from_db()
@@ -120,8 +121,9 @@ def test_public_ones_are_not(address: str) -> None:
 
 
 def test_a_private_address_is_not_called_unless_allowed(db, hook: Hook) -> None:
-    with pytest.raises(WebhookProblem, match="private address"):
-        add(hook, allow_private=False)
+    form = WebhookForm({"name": "ops", "url": hook.url, "format": "json"})
+    assert list(form.errors) == ["url"]
+    assert "private address" in form.errors["url"][0]
     for url in (hook.url, hook.url.replace("127.0.0.1", "localhost")):
         with pytest.raises(WebhookRefused, match="no public address"):
             post(url, b"{}", secret="", delivery_id="1")
@@ -160,9 +162,8 @@ def test_the_address_that_was_checked_is_the_one_connected_to(hook: Hook, monkey
      "http://x.example/a b", "http://x.example/\r\nX: y", "file:///etc/passwd", "javascript:1"],
 )  # fmt: skip
 def test_what_is_no_webhooks_address(db, url: str) -> None:
-    with pytest.raises(WebhookProblem) as refused:
-        add_webhook("ops", url, by="alice")
-    assert refused.value.field == "url"
+    form = WebhookForm({"name": "ops", "url": url, "format": "json", "allow_private": True})
+    assert list(form.errors) == ["url"]
 
 
 def test_one_that_drips_is_cut_off() -> None:
@@ -207,8 +208,8 @@ def test_address_and_secret_are_sealed_and_not_logged(sampled: Sampled, hook: Ho
 def test_one_webhook_that_hangs_does_not_delay_another(hook: Hook, monkeypatch) -> None:
     monkeypatch.setattr(webhooks, "TIMEOUT_SECONDS", 120)
     with socket.create_server(("127.0.0.1", 0)) as hanging:
-        slow, _ = add_webhook("slow", f"http://127.0.0.1:{hanging.getsockname()[1]}/", by="a",
-                              allow_private=True)  # fmt: skip
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}/"
+        slow, _ = make_webhook("slow", url, allow_private=True)
         quick, _ = add(hook)
         send_test(slow)
         send_test(quick)
