@@ -13,11 +13,11 @@ from replview.catalog.server import read_server_facts
 from replview.features.onboarding import (
     checking,
     column_choice,
-    option_choice,
     plan_page,
     steps,
     table_choice,
 )
+from replview.features.onboarding.option_choice import OptionForm
 from replview.features.onboarding.pages import (
     CheckPage,
     ColumnsPage,
@@ -111,13 +111,11 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Show the slot's options with their defaults; POST stores them."""
     with _connect_to_source(draft) as source:
-        form = option_choice.form_of(read_server_facts(source), draft.answers)
-    status = 200
-    if request.method == "POST":
-        chosen = option_choice.read_form(form, request.POST)
-        if chosen is not None:
-            return go_on(draft, "options", **chosen)
-        status = 422
+        facts = read_server_facts(source)
+    form = OptionForm(facts, draft.answers, request.POST if request.method == "POST" else None)
+    if form.is_valid():
+        return go_on(draft, "options", **form.answers())
+    status = 422 if form.is_bound else 200
     page = OptionsPage(frame=frame_of(draft.kind, "options", draft), form=form)
     return render(request, "onboarding/options.html", {"page": page}, status=status)
 

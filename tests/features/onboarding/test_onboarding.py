@@ -373,6 +373,42 @@ def test_all_of_it_is_made_and_masks_are_handed_over(admin: Client, source) -> N
     assert progress.following.startswith("/live/?slot=") or connects
 
 
+def test_options_come_back_as_chosen_and_errors_stand_beside_their_fields(
+    admin: Client, source
+) -> None:
+    source.run(*TABLES)
+    draft = up_to_review(admin, source)
+    chosen = {
+        "slot_name": "shop_1", "wal_budget": "20 GB", "heartbeat": "60", "baseline": "yes",
+        "protect": "record", "streaming": "off", "messages": "off", "keep_aborted": "yes",
+    }  # fmt: skip
+    assert admin.post(f"{draft}options/", chosen).url == f"{draft}{REVIEW}"
+    answers = SourceDraft.objects.get().answers
+    assert answers["slot_name"] == "shop_1"
+    assert answers["options"] == {
+        "wal_budget": "20 GB", "heartbeat_seconds": 60, "baseline": True, "protect": "record",
+        "streaming": "off", "two_phase": answers["options"]["two_phase"], "messages": "off",
+        "origin": "any", "failover": False, "interface": "walsender", "keep_aborted": True,
+    }  # fmt: skip
+    form = shown(admin, f"{draft}options/").form
+    assert {name: str(form[name].value()) for name in chosen} == chosen
+    assert form.further_shown
+
+    wrong = {"slot_name": "Shop", "wal_budget": "none", "heartbeat": "1", "protect": "nothing"}
+    answer = admin.post(f"{draft}options/", {**chosen, **wrong})
+    page = html.unescape(spaced(answer.content.decode()))
+    assert answer.status_code == 422
+    for field, cause in {
+        "slot_name": "A slot name has only lower-case letters",
+        "wal_budget": "A slot that replview creates needs a WAL budget",
+        "heartbeat": "Enter a number of seconds from",
+        "protect": "Choose one of these.",
+    }.items():
+        assert cause in page[page.index(f'id="e-{field}"') :][:300]
+        assert f'aria-describedby="e-{field}"' in page
+    assert re.findall(r'id="f-(\w+)"[^>]* autofocus', page) == ["slot_name"]
+
+
 def test_a_schema_with_a_dot_in_its_name_is_chosen_like_any_other(admin: Client, source) -> None:
     source.run(
         *TABLES, 'CREATE SCHEMA "odd.one" CREATE TABLE orders (id int PRIMARY KEY, note text)'
