@@ -10,7 +10,7 @@ from replview.features.onboarding.column_choice import KEEPING, ColumnChoice
 from replview.features.onboarding.option_choice import OptionForm
 from replview.features.onboarding.plan_page import CarriedOut, Review
 from replview.features.onboarding.steps import Frame, KindWords, frame_of
-from replview.features.onboarding.table_choice import TableChoice
+from replview.features.onboarding.table_choice import TableChoice, TableForm
 from replview.store.models import Source, SourceDraft
 
 
@@ -75,6 +75,7 @@ class TablesPage:
 
     frame: Frame
     choice: TableChoice
+    form: TableForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

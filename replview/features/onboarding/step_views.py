@@ -55,14 +55,14 @@ def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Show the tables and publications; POST stores the choice."""
     with _connect_to_source(draft) as source:
-        choice = table_choice.read_choice(source, draft.answers)
-    status = 200
-    if request.method == "POST":
-        chosen = table_choice.read_form(choice, request.POST)
-        if chosen is not None:
-            return go_on(draft, "tables", **chosen, **_remaining_rules(draft, chosen))
-        status = 422
-    page = TablesPage(frame=frame_of(draft.kind, "tables", draft), choice=choice)
+        choice = table_choice.read_choice(source)
+    sent = request.POST if request.method == "POST" else None
+    form = table_choice.TableForm(choice, draft.answers, sent)
+    if form.is_valid():
+        chosen = form.answers()
+        return go_on(draft, "tables", **chosen, **_remaining_rules(draft, chosen))
+    status = 422 if form.is_bound else 200
+    page = TablesPage(frame=frame_of(draft.kind, "tables", draft), choice=choice, form=form)
     return render(request, "onboarding/tables.html", {"page": page}, status=status)
 
 
@@ -112,7 +112,8 @@ def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Show the slot's options with their defaults; POST stores them."""
     with _connect_to_source(draft) as source:
         facts = read_server_facts(source)
-    form = OptionForm(facts, draft.answers, request.POST if request.method == "POST" else None)
+    sent = request.POST if request.method == "POST" else None
+    form = OptionForm(facts, draft.answers, sent)
     if form.is_valid():
         return go_on(draft, "options", **form.answers())
     status = 422 if form.is_bound else 200

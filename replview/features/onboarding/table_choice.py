@@ -1,10 +1,11 @@
 """The step that chooses tables: some, all including later ones, or existing publications."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from django import forms
 from django.http import QueryDict
 
 from replview.catalog.connections import Connection
@@ -25,7 +26,6 @@ class TableFormRow:
     name: str
     schema: str
     table: str
-    chosen: bool
     #: The replica identity in words.
     identity: str
     #: ``key``, ``full`` or ``none``; without one only inserts and truncations are published.
@@ -40,15 +40,12 @@ class TableFormRow:
 
 @dataclass(slots=True)
 class TableChoice:
-    """The tables and the existing publications, with what is chosen."""
+    """The tables and the existing publications, with the reasons that limit the choice."""
 
     rows: list[TableFormRow]
     publications: list[Publication]
-    through: str
     #: Schemas by publication FOR TABLES IN SCHEMA, which includes later tables.
     whole_schemas: dict[str, list[str]] = field(default_factory=dict)
-    #: Names of the chosen publications.
-    chosen: set[str] = field(default_factory=set)
     #: True when the role may create publications in this database.
     may_create: bool = True
     database: str = ""
@@ -58,9 +55,6 @@ class TableChoice:
     no_everything: str = ""
     #: Tables on which UPDATE and DELETE would fail under FOR ALL TABLES.
     breaking: tuple[str, ...] = ()
-    #: True when the user agreed to that.
-    breaking_agreed: bool = False
-    error: str = ""
 
     @property
     def keyless(self) -> list[TableFormRow]:
@@ -103,22 +97,9 @@ class TableChoice:
         """Return the tables that can be chosen."""
         return [row for row in self.rows if not row.refusal]
 
-    @property
-    def chosen_rows(self) -> list[TableFormRow]:
-        """Return the tables that are chosen."""
-        return [row for row in self.rows if row.chosen]
 
-    @property
-    def summary(self) -> str:
-        """Return the choice in words: ``47 of 50 tables chosen, 3 with inserts only``."""
-        chosen = self.chosen_rows
-        keyless = sum(row.identity_kind == "none" for row in chosen)
-        words = f"{len(chosen)} of {plural(len(self.rows), 'table')} chosen"
-        return f"{words}, {keyless} with inserts only" if keyless else words
-
-
-def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoice:
-    """Read the database's tables and publications, with the choices made before."""
+def read_choice(connection: Connection) -> TableChoice:
+    """Read the database's tables and publications."""
     tables = read_tables(connection)
     facts = read_server_facts(connection)
     publications = [
@@ -126,29 +107,16 @@ def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoi
         for publication in read_publications(connection)
         if publication.tables or publication.all_tables
     ]
-    former_tables = set(answers.get("tables") or ())
     roots = [table for table in tables if table.parent is None]
-    breaking = tuple(table.text for table in roots if not fully_usable(table, tables))
-    # Choose all tables at first; after a choice, tables created since are not chosen.
-    choose_all = "through" not in answers
-    through = str(answers.get("through") or (TABLES if facts.may_create else PUBLICATIONS))
     return TableChoice(
-        rows=[
-            _form_row(root, tables, chosen=choose_all or root.text in former_tables)
-            for root in roots
-        ],
+        rows=[_form_row(root, tables) for root in roots],
         publications=publications,
-        through=through if publications or through == EVERYTHING else TABLES,
         whole_schemas=whole_schemas(connection),
-        chosen=set(
-            answers.get("publications") or [publication.name for publication in publications]
-        ),
         may_create=facts.may_create,
         database=facts.database,
         grant=f"GRANT CREATE ON DATABASE {quoted(facts.database)} TO {quoted(facts.role)};",
         no_everything=_all_tables_refusal(facts, tables),
-        breaking=breaking,
-        breaking_agreed=set(breaking) <= set(answers.get("breaking") or ()),
+        breaking=tuple(root.text for root in roots if not fully_usable(root, tables)),
     )
 
 
@@ -161,58 +129,129 @@ def _all_tables_refusal(facts: ServerFacts, tables: list[TableFacts]) -> str:
     return "" if tables else "the database has no table yet"
 
 
-def read_form(choice: TableChoice, params: QueryDict) -> dict[str, Any] | None:
-    """Return the choices as a draft's answers; None with ``choice.error`` if they are bad."""
-    through = params.get("through", "")
-    choice.through = through if through in (PUBLICATIONS, EVERYTHING) else TABLES
-    choice.chosen = set(params.getlist("publication"))
-    # Django accepts at most 1,000 fields, so JavaScript joins all tables in one.
-    requested = {*params.getlist("table"), *params.get("tables", "").splitlines()}
-    choice.rows = [
-        replace(row, chosen=row.name in requested and not row.refusal) for row in choice.rows
-    ]
-    if choice.through == PUBLICATIONS:
+class _JoinedNames(forms.SelectMultiple):
+    """The names of a field, which JavaScript joins in one: Django accepts at most 1,000 fields."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str]:
+        """Return the names that were sent one by one or joined by line breaks."""
+        return [*data.getlist(name), *data.get(f"{name}s", "").splitlines()]
+
+
+class _NamesField(forms.Field):
+    """A form field for several names; names that the source no longer has are left out."""
+
+    def __init__(
+        self, offered: Sequence[str], widget: type[forms.Widget] = forms.SelectMultiple
+    ) -> None:
+        super().__init__(widget=widget)
+        self.offered = offered
+
+    def clean(self, value: Collection[str]) -> list[str]:
+        """Return the chosen names in the order in which they are offered."""
+        requested = set(value)
+        return [name for name in self.offered if name in requested]
+
+
+class TableForm(forms.Form):
+    """The form that chooses tables, all tables, or existing publications."""
+
+    through = forms.ChoiceField(
+        choices=[(TABLES, TABLES), (EVERYTHING, EVERYTHING), (PUBLICATIONS, PUBLICATIONS)],
+        error_messages=dict.fromkeys(
+            ("required", "invalid_choice"), "Choose which tables are recorded."
+        ),
+    )
+    #: The digest of the tables whose updates may fail, if the user agreed to that.
+    breaking = forms.CharField(required=False)
+
+    def __init__(
+        self, choice: TableChoice, answers: Mapping[str, Any], data: QueryDict | None = None
+    ) -> None:
+        self.choice = choice
+        names = [publication.name for publication in choice.publications]
+        choosable = [row.name for row in choice.choosable]
+        through = answers.get("through") or (TABLES if choice.may_create else PUBLICATIONS)
+        accepted = set(answers.get("breaking") or ())
+        agreed = through == EVERYTHING and set(choice.breaking) <= accepted
+        initial = {
+            "through": TABLES if through == PUBLICATIONS and not names else through,
+            "publication": answers.get("publications") or names,
+            # After a choice, tables that were created since are not chosen.
+            "table": answers.get("tables") if "through" in answers else choosable,
+            "breaking": choice.breaking_digest if agreed else "",
+        }
+        super().__init__(data, initial=initial)
+        self.fields["publication"] = _NamesField(names)
+        self.fields["table"] = _NamesField(choosable, _JoinedNames)
+
+    @property
+    def chosen_tables(self) -> set[str]:
+        """Return the names of the tables that are chosen."""
+        return {row.name for row in self.choice.choosable} & set(self["table"].value() or ())
+
+    @property
+    def summary(self) -> str:
+        """Return the choice in words: ``47 of 50 tables chosen, 3 with inserts only``."""
+        chosen = self.chosen_tables
+        keyless = sum(row.name in chosen for row in self.choice.keyless)
+        words = f"{len(chosen)} of {plural(len(self.choice.rows), 'table')} chosen"
+        return f"{words}, {keyless} with inserts only" if keyless else words
+
+    def clean_publication(self) -> list[str]:
+        """Require publications if the choice is through them, and refuse any that clash."""
+        names: list[str] = self.cleaned_data["publication"]
+        if self.cleaned_data.get("through") != PUBLICATIONS:
+            return []
+        if not names:
+            raise forms.ValidationError(
+                "Choose at least one publication, or let replview create one."
+            )
         chosen = [
-            publication for publication in choice.publications if publication.name in choice.chosen
+            publication for publication in self.choice.publications if publication.name in names
         ]
-        if not chosen:
-            choice.error = "Choose at least one publication, or let replview create one."
-        elif clash := clash_of(chosen):
-            choice.error = (
+        if clash := clash_of(chosen):
+            raise forms.ValidationError(
                 f"These publications give table {clash} different columns, which one slot cannot "
                 "read: choose fewer."
             )
-        return None if choice.error else {
-            "through": PUBLICATIONS,
-            "publications": [publication.name for publication in chosen],
-            "tables": [],
-        }  # fmt: skip
-    if choice.through == EVERYTHING:
-        return _read_all_tables(choice, params)
-    tables = [row.name for row in choice.chosen_rows]
-    if not tables:
-        choice.error = "Choose at least one table."
-        return None
-    return {"through": TABLES, "publications": [], "tables": tables}
+        return names
+
+    def clean_table(self) -> list[str]:
+        """Require tables if they are chosen one by one."""
+        names: list[str] = self.cleaned_data["table"]
+        if self.cleaned_data.get("through") != TABLES:
+            return []
+        if not names:
+            raise forms.ValidationError("Choose at least one table.")
+        return names
+
+    def clean_breaking(self) -> list[str]:
+        """Refuse all tables if that is impossible, or breaks updates that were not agreed to."""
+        choice = self.choice
+        if self.cleaned_data.get("through") != EVERYTHING:
+            return []
+        if choice.no_everything:
+            raise forms.ValidationError(f"All tables cannot be published: {choice.no_everything}.")
+        if choice.breaking and self.cleaned_data["breaking"] != choice.breaking_digest:
+            raise forms.ValidationError(
+                f"On {plural(len(choice.breaking), 'table')} UPDATE and DELETE would fail on the "
+                "source. Add a primary key to each, choose tables one by one, or confirm below "
+                "that you accept this."
+            )
+        return list(choice.breaking)
+
+    def answers(self) -> dict[str, Any]:
+        """Return the values as answers of a draft."""
+        data = self.cleaned_data
+        return {
+            "through": data["through"],
+            "publications": data["publication"],
+            "tables": data["table"],
+            "breaking": data["breaking"],
+        }
 
 
-def _read_all_tables(choice: TableChoice, params: QueryDict) -> dict[str, Any] | None:
-    """Return the answer for all tables; refuse if it breaks updates that were not agreed to."""
-    choice.breaking_agreed = params.get("breaking", "") == choice.breaking_digest
-    if choice.no_everything:
-        choice.error = f"All tables cannot be published: {choice.no_everything}."
-    elif choice.breaking and not choice.breaking_agreed:
-        choice.error = (
-            f"On {plural(len(choice.breaking), 'table')} UPDATE and DELETE would fail on the "
-            "source. Add a primary key to each, choose tables one by one, or confirm below that "
-            "you accept this."
-        )
-    return None if choice.error else {
-        "through": EVERYTHING, "publications": [], "tables": [], "breaking": list(choice.breaking)
-    }  # fmt: skip
-
-
-def _form_row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableFormRow:
+def _form_row(table: TableFacts, tables: list[TableFacts]) -> TableFormRow:
     identity, kind = _identity_words(table, tables)
     refusal = "" if table.owned else "the role does not own it: only an owner can publish a table"
     if len(table.text.splitlines()) > 1:
@@ -221,7 +260,6 @@ def _form_row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> T
         name=table.text,
         schema=table.schema,
         table=table.name,
-        chosen=chosen and not refusal,
         identity=identity,
         identity_kind=kind,
         rows=count_words(table.estimated_rows) if table.estimated_rows else "",

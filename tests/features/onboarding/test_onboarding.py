@@ -246,7 +246,10 @@ def test_a_step_is_not_seen_before_those_before_it(admin: Client, source) -> Non
     draft = begin(admin, source)
 
     assert admin.get(f"{draft}{REVIEW}").url == f"{draft}tables/"
-    assert admin.post(f"{draft}tables/", {"through": "tables"}).status_code == 422
+    refused = admin.post(f"{draft}tables/", {"through": "tables"})
+    assert refused.status_code == 422
+    assert "Choose at least one table." in spaced(refused.content.decode())
+    assert admin.post(f"{draft}tables/", {"through": "others"}).status_code == 422
 
 
 def test_what_lacks_is_said_with_what_mends_it(admin: Client, source) -> None:
@@ -415,8 +418,8 @@ def test_a_schema_with_a_dot_in_its_name_is_chosen_like_any_other(admin: Client,
     )
     draft = begin(admin, source)
     with connect(source.dsn) as session:
-        choice = table_choice.read_choice(session, {})
-    assert '"odd.one".orders' in [row.name for row in choice.chosen_rows]
+        choice = table_choice.read_choice(session)
+    assert '"odd.one".orders' in table_choice.TableForm(choice, {}).chosen_tables
     admin.post(f"{draft}tables/", {"through": "tables", "tables": '"odd.one".orders'})
     shown = admin.post(f"{draft}columns/", {"show": '"odd.one".orders'}).url
     assert "/columns/?table=%22odd.one%22.orders" in shown
@@ -432,26 +435,47 @@ def test_a_schema_with_a_dot_in_its_name_is_chosen_like_any_other(admin: Client,
         assert connection.execute(query).fetchall() == [("odd.one", "orders", ["id"])]
 
 
+def test_tables_and_publications_that_are_gone_are_left_out(admin: Client, source) -> None:
+    source.run(*TABLES, "CREATE PUBLICATION theirs FOR TABLE orders")
+    address_of = f"{begin(admin, source)}tables/"
+    sent: dict[str, Any] = {"through": "publications", "publication": ["gone"]}
+    refused = admin.post(address_of, sent)
+    assert (refused.status_code, list(refused.context["page"].form.errors)) == (
+        422, ["publication"]
+    )  # fmt: skip
+    admin.post(address_of, {**sent, "publication": ["gone", "theirs"]})
+    answers = SourceDraft.objects.get().answers
+    assert (answers["publications"], answers["tables"]) == (["theirs"], [])
+
+    admin.post(address_of, {"through": "tables", "table": ["public.gone", "public.orders"]})
+    answers = SourceDraft.objects.get().answers
+    assert (answers["publications"], answers["tables"]) == ([], ["public.orders"])
+    form = shown(admin, address_of).form
+    assert (form.chosen_tables, form.summary) == ({"public.orders"}, "1 of 2 tables chosen")
+
+
 def test_all_tables_also_later_ones_only_where_the_danger_was_seen(admin: Client, source) -> None:
     source.run(*TABLES)
     draft = begin(admin, source)
     address_of, everything = f"{draft}tables/", {"through": "all"}
     answer = admin.get(address_of)
     choice = answer.context["page"].choice
-    assert (choice.breaking, choice.breaking_agreed) == (("public.audit",), False)
+    assert choice.breaking == ("public.audit",)
+    assert answer.context["page"].form["breaking"].value() == ""
     seen = choice.breaking_digest
     page = html.unescape(spaced(answer.content.decode()))
     assert "UPDATE and DELETE would fail on the source, for everybody, on 1 table of 2" in page
     assert f'name="breaking" value="{seen}"' in page
     refused = admin.post(address_of, everything)
     assert refused.status_code == 422
-    assert "Add a primary key to each" in refused.context["page"].choice.error
+    assert list(refused.context["page"].form.errors) == ["breaking"]
     assert "Add a primary key to each" in spaced(refused.content.decode())
 
     source.run("CREATE TABLE later (at timestamptz)")
     assert admin.post(address_of, {**everything, "breaking": seen}).status_code == 422
     source.run("DROP TABLE later")
     admin.post(address_of, {**everything, "breaking": seen})
+    assert shown(admin, address_of).form["breaking"].value() == seen
     columns = shown(admin, f"{draft}columns/?table=public.orders").choice
     assert columns.everything
     assert {row.must_be_sent for row in columns.rows} == {
@@ -480,7 +504,7 @@ def test_who_is_no_superuser_is_told_why_all_tables_cannot_be(admin: Client, sou
     try:
         draft = begin(admin, source, user="owner", password="geheim")
         with connect(drafts.conninfo_of(SourceDraft.objects.get())) as session:
-            choice = table_choice.read_choice(session, {})
+            choice = table_choice.read_choice(session)
         refused = admin.post(f"{draft}tables/", {"through": "all"})
         source.run(f"REVOKE CREATE ON DATABASE {source.name} FROM owner")
         poorer = shown(admin, f"{draft}tables/").choice
