@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django import forms
 from django.http import QueryDict
 
 from replview.catalog.columns import read_columns
@@ -135,20 +136,40 @@ def _rules_of_existing(former: ChosenRules, rows: Mapping[str, list[ColumnRow]])
     return remaining
 
 
-def read_form(choice: ColumnChoice, params: QueryDict) -> ChosenRules:
-    """Return the choices, updated from the form for the columns that it showed."""
-    rules = {name: dict(column_rules) for name, column_rules in choice.rules.items()}
-    for_all = params.get("all") if params.get("all") in (KEEP, MASK) else None
-    for row in choice.rows:
-        rule = for_all if for_all and row.looks else params.get(row.field, row.chosen)
-        if rule == DROP and row.must_be_sent:
-            rule = MASK
-        table_rules = rules.setdefault(row.table, {})
-        if rule in (MASK, DROP):
-            table_rules[row.column] = rule
-        else:
-            table_rules.pop(row.column, None)
-    return {name: column_rules for name, column_rules in rules.items() if column_rules}
+class ColumnForm(forms.Form):
+    """The form that chooses what is stored of each column that the page shows."""
+
+    #: One choice for all columns whose names look personal.
+    all = forms.ChoiceField(choices=KEEPING[:2], required=False)
+
+    def __init__(self, choice: ColumnChoice, data: QueryDict | None = None) -> None:
+        super().__init__(data)
+        self.choice = choice
+        for row in choice.rows:
+            self.fields[row.field] = forms.ChoiceField(
+                choices=KEEPING,
+                initial=row.chosen,
+                required=False,
+                error_messages={"invalid_choice": f"{row.column}: choose keep, mask or leave out."},
+            )
+
+    @property
+    def rows(self) -> list[tuple[ColumnRow, forms.BoundField]]:
+        """Return the columns that the page shows, each with its field."""
+        return [(row, self[row.field]) for row in self.choice.rows]
+
+    def rules(self) -> ChosenRules:
+        """Return the choices made so far, updated for the columns that the page shows."""
+        rules = {name: dict(column_rules) for name, column_rules in self.choice.rules.items()}
+        for row in self.choice.rows:
+            for_all = self.cleaned_data["all"] if row.looks else ""
+            rule = for_all or self.cleaned_data[row.field] or row.chosen
+            table_rules = rules.setdefault(row.table, {})
+            if rule == KEEP:
+                table_rules.pop(row.column, None)
+            else:
+                table_rules[row.column] = MASK if row.must_be_sent else rule
+        return {name: column_rules for name, column_rules in rules.items() if column_rules}
 
 
 def _chosen_tables(

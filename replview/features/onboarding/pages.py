@@ -6,7 +6,7 @@ from datetime import datetime
 from replview.features.onboarding import plan_page, steps
 from replview.features.onboarding.address_form import AddressForm
 from replview.features.onboarding.checking import Checked
-from replview.features.onboarding.column_choice import KEEPING, ColumnChoice
+from replview.features.onboarding.column_choice import ColumnChoice, ColumnForm
 from replview.features.onboarding.option_choice import OptionForm
 from replview.features.onboarding.plan_page import CarriedOut, Review
 from replview.features.onboarding.steps import Frame, KindWords, frame_of
@@ -84,10 +84,9 @@ class ColumnsPage:
 
     frame: Frame
     choice: ColumnChoice
+    form: ColumnForm
     #: True when the user chose a table, so that the keyboard focus moves to its columns.
     asked: bool
-    #: Value and label of each choice for a column.
-    keeping: tuple[tuple[str, str], ...] = KEEPING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,8 +93,10 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     with _connect_to_source(draft) as source:
         source_id = draft.source_id or 0
         choice = column_choice.read_choice(source, draft.answers, shown, source_id)
-    if request.method == "POST":
-        rules = column_choice.read_form(choice, request.POST)
+    sent = request.POST if request.method == "POST" else None
+    form = column_choice.ColumnForm(choice, sent)
+    if form.is_valid():
+        rules = form.rules()
         if "show" not in request.POST and "all" not in request.POST:
             return go_on(draft, "columns", columns=rules)
         drafts.keep(draft, columns=rules)
@@ -102,8 +104,9 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
         table = requested_table if requested_table in choice.tables else column_choice.SUGGESTED
         return redirect(f"{request.path}?{urlencode({'table': table})}")
     frame = frame_of(draft.kind, "columns", draft)
-    page = ColumnsPage(frame=frame, choice=choice, asked="table" in request.GET)
-    return render(request, "onboarding/columns.html", {"page": page})
+    page = ColumnsPage(frame=frame, choice=choice, form=form, asked="table" in request.GET)
+    status = 422 if form.is_bound else 200
+    return render(request, "onboarding/columns.html", {"page": page}, status=status)
 
 
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})

@@ -344,6 +344,10 @@ def test_names_that_look_personal_are_suggested_and_nothing_more(admin: Client, 
     MaskRule.objects.create(table_pattern="orders", column_pattern="e*", when="ingest")
     assert [row.by_rule for row in shown(admin, f"{draft}columns/").choice.rows] == ["ingest"]
     assert "masked by a rule" in spaced(admin.get(f"{draft}columns/").content.decode())
+    refused = admin.post(f"{draft}columns/", {"public.orders|email": "hide"})
+    assert refused.status_code == 422
+    assert "email: choose keep, mask or leave out." in spaced(refused.content.decode())
+    assert "columns" not in SourceDraft.objects.get().answers
     admin.post(f"{draft}columns/", {"all": "mask"})
     assert SourceDraft.objects.get().answers["columns"] == {"public.orders": {"email": "mask"}}
     assert [looks_like(name) for name in ("userEmail", "postal_code", "id", "status", "name")] == [
