@@ -99,6 +99,7 @@ def test_the_page_of_a_rule_renders(signed_in, sampled: Sampled, lag_rule: Alert
     shown = signed_in.post(f"/alerts/rules/{own.pk}/", sent_wrong).content.decode()
     assert "Write a length of time with its unit" in shown
     assert "Choose a severity: now or look." in shown
+    assert 'aria-describedby="e-severity"' in shown
     assert 'value="&lt;i&gt;"' in shown
 
 
@@ -300,6 +301,7 @@ def test_a_webhook_that_cannot_be_is_said_beside_its_field(admin, db) -> None:
     refused = admin.post("/alerts/webhooks/", wrong)
     assert list(refused.context["page"].form.errors) == ["name", "format", "url", "secret"]
     assert "Choose a format: json or slack." in refused.content.decode()
+    assert 'aria-describedby="e-format"' in refused.content.decode()
     assert not Webhook.objects.exists()
     assert "x/secret" not in answer.content.decode()
 
