@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
-from django.utils.text import capfirst
 
 from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
 from replview.catalog.wal_budget import parse_budget
@@ -13,6 +12,7 @@ from replview.store.models import Slot, WatchedSlot
 from replview.store.slot_budget import DROPPED
 from replview.text.formats import bytes_words
 from replview.text.sizes import limit_text
+from replview.ui.forms import error_sentence
 
 _LEAST_SECONDS, _MOST_SECONDS = HEARTBEAT_BOUNDS
 _HEARTBEAT_ERROR = (
@@ -23,7 +23,14 @@ _HEARTBEAT_ERROR = (
 class BudgetForm(forms.Form):
     """The form of a slot's WAL budget, its protection, and its heartbeat."""
 
-    wal_budget = forms.CharField(max_length=40, required=False, empty_value="none")
+    wal_budget = forms.CharField(
+        label="Maximum retained WAL",
+        help_text="10GB, 500MB, or none",
+        max_length=40,
+        required=False,
+        empty_value="none",
+        widget=forms.TextInput(attrs={"class": "mono", "autocomplete": "off"}),
+    )
     protect = forms.ChoiceField(
         choices=Slot.Protect.choices,
         error_messages=dict.fromkeys(
@@ -31,10 +38,16 @@ class BudgetForm(forms.Form):
         ),
     )
     heartbeat = forms.IntegerField(
+        label="Heartbeat, every",
+        help_text="seconds without a commit; empty: never. An idle slot retains no WAL without it "
+        "either",
         min_value=_LEAST_SECONDS,
         max_value=_MOST_SECONDS,
         required=False,
         error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), _HEARTBEAT_ERROR),
+        widget=forms.TextInput(
+            attrs={"class": "mono", "inputmode": "numeric", "autocomplete": "off", "maxlength": 6}
+        ),
     )
 
     def __init__(self, slot: Slot, data: Mapping[str, Any] | None = None) -> None:
@@ -51,7 +64,7 @@ class BudgetForm(forms.Form):
         try:
             return parse_budget(self.cleaned_data["wal_budget"])
         except ValueError as error:
-            raise forms.ValidationError(f"{capfirst(str(error))}.") from None
+            raise forms.ValidationError(error_sentence(error)) from None
 
     def clean_heartbeat(self) -> int | None:
         """Return the interval in seconds; refuse one on a standby, which is read-only."""

@@ -51,13 +51,14 @@ def test_each_error_stands_beside_its_field(signed_in: Client, scene: Scene) -> 
     sent = {"wal_budget": "10GB", "protect": "nobody", "heartbeat": "1"}
     page = signed_in.post(f"{SHOP}budget/", sent).content.decode()
 
-    assert 'id="wal-budget-error"' not in page
-    _, protect, rest = page.partition('id="protect-error"')
+    assert 'id="id_wal_budget_error"' not in page
+    _, protect, rest = page.partition('id="id_protect_error"')
     assert protect
     assert "Choose what to protect at the budget." in rest
-    _, heartbeat, rest = rest.partition('id="heartbeat-error"')
+    _, heartbeat, rest = rest.partition('id="id_heartbeat_error"')
     assert heartbeat
     assert "A heartbeat is written every 5 to 86,400 seconds, or never." in rest
+    assert 'aria-invalid="true" aria-describedby="id_heartbeat_helptext id_heartbeat_error"' in page
 
 
 def test_only_a_signed_in_user_and_only_a_post_changes_it(client: Client, scene: Scene) -> None:
