@@ -207,7 +207,8 @@ def _refuse_last_admin(user: User) -> None:
     locked_accounts = get_user_model()._default_manager.select_for_update().filter(pk__in=admin_ids)
     list(locked_accounts.order_by("pk"))
     if list(admins().values_list("pk", flat=True)) == [user.pk]:
-        raise AccountProblem(f"{user.get_username()} is the last admin: make another one first")
+        cause = f"{user.get_username()} is the last admin: make another one first"
+        raise AccountProblem(cause, field="role")
 
 
 def end_sessions(user: User) -> int:

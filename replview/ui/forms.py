@@ -1,9 +1,15 @@
-"""Show problems of libraries as errors of a form."""
+"""Give a form the fields of a request, and problems of libraries as errors."""
 
 from django import forms
+from django.http import HttpRequest, QueryDict
 
 from replview.text.problem import Problem
 from replview.ui.sentence import sentence
+
+
+def posted(request: HttpRequest) -> QueryDict | None:
+    """Return the fields of a POST; None for a GET, which shows a form without errors."""
+    return request.POST if request.method == "POST" else None
 
 
 def error_sentence(error: Exception) -> str:

@@ -61,9 +61,9 @@ def locked_until(request: HttpRequest, username: str) -> dt.datetime | None:
     return None
 
 
-def wrong_password(request: HttpRequest, user: User) -> str:
+def wrong_password(request: HttpRequest, user: User, password: str) -> str:
     """Return why the current password that was entered is refused; empty: it is right."""
-    until, password = locked_until(request, user.get_username()), request.POST.get("old", "")
+    until = locked_until(request, user.get_username())
     # Failed attempts count like failed logins, so a stolen session cannot guess passwords faster.
     if until is None and not authenticate(request, username=user.get_username(), password=password):
         until = locked_until(request, user.get_username())
@@ -73,7 +73,7 @@ def wrong_password(request: HttpRequest, user: User) -> str:
 
 
 @transaction.atomic
-def wrong_code(request: HttpRequest, user: User) -> str:
+def wrong_code(request: HttpRequest, user: User, code: str) -> str:
     """Return why the code that was entered is refused; empty: it is right, and used by now."""
     # The lock lets one attempt at a time through, so that none escapes the limit.
     factor = SecondFactor.objects.select_for_update().filter(user=user).first()
@@ -82,7 +82,7 @@ def wrong_code(request: HttpRequest, user: User) -> str:
     if until is not None:
         return _lockout_text(until)
     try:
-        if factor is not None and second_factor.accepts(factor, request.POST.get("code", "")):
+        if factor is not None and second_factor.accepts(factor, code):
             return ""
     except SecretKeyChanged:
         refusal = _NO_SECRET

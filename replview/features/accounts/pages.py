@@ -1,12 +1,14 @@
 """The contents of the account pages: all accounts, one account, and the user's own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from axes.models import AccessAttempt
+from django import forms
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
+from django.http import HttpRequest
 from django.utils import timezone
 
 from replview.access import accounts
@@ -14,25 +16,28 @@ from replview.access.accounts import AccountProblem
 from replview.access.open_sessions import OpenSession, open_sessions
 from replview.access.rights import (
     Role,
+    account_of,
     ensure_roles,
     role_of,
     table_patterns,
     users_with_rights,
     visible_sources,
 )
-from replview.access.tokens import scopes_for
-from replview.store.models import ApiToken, Grant, SecondFactor, Source
+from replview.features.accounts.forms import (
+    AssignedPasswordForm,
+    EndSessionForm,
+    GrantForm,
+    NewAccountForm,
+    OwnPasswordForm,
+    RoleForm,
+    SecondFactorOffForm,
+    TokenForm,
+)
+from replview.store.models import ApiToken, Grant, SecondFactor
 from replview.text.formats import plural
 from replview.ui.sentence import Sentence
 
 _MOST_ACCOUNTS = 500
-_ROLES = tuple(role.word for role in Role)
-_SCOPE_TEXTS = {
-    "metrics": "read /metrics, of every source",
-    "read": "read all that this account may see",
-    "export": "read, and create exports",
-    "operate": "read and change all that this account may",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +61,13 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountsPage:
-    """All accounts and groups, and the form that creates an account."""
+    """All accounts and groups, and the forms that create an account and a group's grant."""
 
     rows: list[AccountRow]
     groups: list[GroupRow]
-    #: Names of the sources that a grant may name.
-    sources: list[str]
     sentence: Sentence
-    #: Error messages of the form, by field.
-    errors: Mapping[str, str]
-    #: The values that were sent, which the form shows again.
-    values: Mapping[str, str]
-    roles: tuple[str, ...] = _ROLES
+    form: NewAccountForm
+    grant_form: GrantForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +92,12 @@ class AccountPage:
     second_factor: SecondFactor | None
     #: OpenID Connect issuers that the account signs in with.
     issuers: list[str]
-    sources: list[str]
-    #: The reason why the last request was refused, or None.
+    role_form: RoleForm
+    password_form: AssignedPasswordForm
+    grant_form: GrantForm
+    #: The reason why the last request without a form was refused, or None.
     problem: AccountProblem | None
     now: datetime
-    roles: tuple[str, ...] = _ROLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,56 +110,52 @@ class OwnPage:
     grants: list[Grant]
     #: Tokens that are not revoked.
     tokens: list[ApiToken]
-    #: Scopes that a new token may have: (value, words).
-    scopes: list[tuple[str, str]]
-    sessions: list[OpenSession]
+    token_form: TokenForm
+    #: The user's sessions, each with the form that ends it.
+    sessions: list[tuple[OpenSession, EndSessionForm]]
     has_password: bool
+    password_form: OwnPasswordForm
     second_factor: SecondFactor | None
-    #: Error messages of the forms, by field.
-    errors: Mapping[str, str]
-    #: The values that were sent for a token, which the form shows again.
-    values: Mapping[str, str]
+    second_factor_form: SecondFactorOffForm
     #: The token that was just created, and its secret, shown once.
     made: ApiToken | None
     token: str
     now: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetupPage:
-    """The form that creates the first admin."""
-
-    #: Error messages of the form, by field.
-    errors: Mapping[str, str]
-    #: The user name that was sent, which the form shows again.
-    name: str
-
-
 def build_own_page(
-    user: User,
+    request: HttpRequest,
     *,
-    errors: Mapping[str, str],
-    values: Mapping[str, str],
-    session_key: str | None = None,
+    refused: forms.Form | None = None,
     made: ApiToken | None = None,
     token: str = "",
 ) -> OwnPage:
-    """Read what the account's own page shows."""
+    """Read what the account's own page shows; ``refused`` is a form that was refused."""
+    user = account_of(request)
+    sessions = open_sessions(user, request.session.session_key)
     return OwnPage(
         sentence=_own_sentence(user),
         everything=visible_sources(user) is None and table_patterns(user) is None,
         grants=list(user.grants.select_related("source")),
         tokens=list(user.api_tokens.filter(revoked_at=None).order_by("pk")),
-        scopes=[(scope.value, _SCOPE_TEXTS[scope.value]) for scope in scopes_for(user)],
-        sessions=open_sessions(user, session_key),
+        token_form=refused if isinstance(refused, TokenForm) else TokenForm(user),
+        sessions=[(session, _end_form(request, session.name, refused)) for session in sessions],
         has_password=user.has_usable_password(),
+        password_form=refused if isinstance(refused, OwnPasswordForm) else OwnPasswordForm(request),
         second_factor=SecondFactor.objects.filter(user=user).first(),
-        errors=errors,
-        values=values,
+        second_factor_form=refused
+        if isinstance(refused, SecondFactorOffForm)
+        else SecondFactorOffForm(request),
         made=made,
         token=token,
         now=timezone.now(),
     )
+
+
+def _end_form(request: HttpRequest, name: str, refused: forms.Form | None) -> EndSessionForm:
+    if isinstance(refused, EndSessionForm) and refused.name == name:
+        return refused
+    return EndSessionForm(request, name)
 
 
 def _own_sentence(user: User) -> Sentence:
@@ -168,21 +165,22 @@ def _own_sentence(user: User) -> Sentence:
     return Sentence(level="ok", title=f"{user.get_username()}, you have the role {role.word}.")
 
 
-def build_accounts_page(errors: Mapping[str, str], values: Mapping[str, str]) -> AccountsPage:
-    """Read the accounts and groups, for a form with these errors and values."""
+def build_accounts_page(refused: forms.Form | None = None) -> AccountsPage:
+    """Read the accounts and groups; ``refused`` is a form that was refused."""
     rows = _account_rows()
     return AccountsPage(
         rows=rows,
         groups=_group_rows(),
-        sources=_source_names(),
         sentence=_accounts_sentence(rows),
-        errors=errors,
-        values=values,
+        form=refused if isinstance(refused, NewAccountForm) else NewAccountForm(),
+        grant_form=refused if isinstance(refused, GrantForm) else GrantForm(),
     )
 
 
-def build_account_page(user: User, problem: AccountProblem | None = None) -> AccountPage:
-    """Read what the page of one account shows."""
+def build_account_page(
+    user: User, *, refused: forms.Form | None = None, problem: AccountProblem | None = None
+) -> AccountPage:
+    """Read what the page of one account shows; ``refused`` is a form that was refused."""
     account_role = role_of(user) if user.is_active else None
     role = account_role.word if account_role else ""
     groups = list(user.groups.values_list("name", flat=True))
@@ -200,7 +198,11 @@ def build_account_page(user: User, problem: AccountProblem | None = None) -> Acc
         assigned_until=accounts.assigned_until(user),
         second_factor=SecondFactor.objects.filter(user=user).first(),
         issuers=[identity.issuer for identity in user.identities.all()],
-        sources=_source_names(),
+        role_form=refused if isinstance(refused, RoleForm) else RoleForm(initial={"role": role}),
+        password_form=refused
+        if isinstance(refused, AssignedPasswordForm)
+        else AssignedPasswordForm(),
+        grant_form=refused if isinstance(refused, GrantForm) else GrantForm(initial={"user": user}),
         problem=problem,
         now=timezone.now(),
     )
@@ -215,10 +217,6 @@ def _account_sentence(user: User, role: str) -> Sentence:
         return Sentence(level="ok", title=f"{name} has the role {role}.")
     title = f"{name} has no role and sees nothing."
     return Sentence(level="look", title=title, next="give it a role.")
-
-
-def _source_names() -> list[str]:
-    return list(Source.objects.values_list("name", flat=True))
 
 
 def _account_rows() -> list[AccountRow]:

@@ -1,7 +1,6 @@
 """Views that set up the second factor of the user's own account, and turn it off."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
@@ -17,10 +16,15 @@ from replview.access.accounts import AccountProblem
 from replview.access.page import EVERYONE, GET_POST, POST, SIGNED_IN, page
 from replview.access.rights import account_of
 from replview.features.accounts import me_views, sign_in_steps
-from replview.features.accounts.attempts import wrong_code, wrong_password
+from replview.features.accounts.forms import (
+    FirstCodeForm,
+    SecondFactorForm,
+    SecondFactorOffForm,
+)
 from replview.features.accounts.sign_in import leave_nothing
 from replview.live.publisher import publisher
 from replview.store.secrets import SecretKeyChanged, seal, unseal
+from replview.ui.forms import add_problem, posted
 
 #: The key of the session's data with the sealed secret that no app has proved to have yet.
 _OFFERED_SECRET_KEY = "offered_secret"
@@ -38,8 +42,7 @@ class SetUpPage:
     secret: str
     #: True during a sign-in, which cannot go on without a second factor.
     signing_in: bool
-    #: Error messages of the form, by field.
-    errors: Mapping[str, str] = field(default_factory=dict)
+    form: FirstCodeForm
 
 
 @page(GET_POST, role=SIGNED_IN)
@@ -50,14 +53,10 @@ def set_up(request: HttpRequest) -> HttpResponse:
     user = account_of(request)
     if second_factor.is_on(user) or not user.has_usable_password():
         return redirect("me")
-    if request.method != "POST":
-        return _show_secret(request, user)
-    if refusal := wrong_password(request, user):
-        return _show_secret(request, user, {"old": refusal})
-    try:
-        codes = _set_up(request, user)
-    except AccountProblem as problem:
-        return _show_secret(request, user, {"code": str(problem)})
+    form = SecondFactorForm(request, posted(request))
+    codes = _set_up(request, user, form)
+    if codes is None:
+        return _show_secret(request, user, form)
     publisher().account_changed(user.pk)
     # Keep this session, with a new session key.
     update_session_auth_hash(request, user)
@@ -74,12 +73,10 @@ def login_set_up(request: HttpRequest) -> HttpResponse:
     user = sign_in_steps.account_at(request, "login-second-factor")
     if user is None:
         return redirect(sign_in_steps.LATE)
-    if request.method != "POST":
-        return _show_secret(request, user, signing_in=True)
-    try:
-        codes = _set_up(request, user)
-    except AccountProblem as problem:
-        return _show_secret(request, user, {"code": str(problem)}, signing_in=True)
+    form = FirstCodeForm(posted(request))
+    codes = _set_up(request, user, form)
+    if codes is None:
+        return _show_secret(request, user, form, signing_in=True)
     return _show_codes(request, codes, sign_in_steps.finish(request, user))
 
 
@@ -91,8 +88,9 @@ def turn_off(request: HttpRequest) -> HttpResponse:
     user = account_of(request)
     if not second_factor.is_on(user):
         return redirect("me")
-    if refusal := wrong_password(request, user) or wrong_code(request, user):
-        return me_views.show(request, errors={"factor": refusal})
+    form = SecondFactorOffForm(request, request.POST)
+    if not form.is_valid():
+        return me_views.show(request, refused=form)
     second_factor.remove(user)
     publisher().account_changed(user.pk)
     # The session is deleted already: flush it, so that it is not saved again.
@@ -100,9 +98,15 @@ def turn_off(request: HttpRequest) -> HttpResponse:
     return leave_nothing(redirect("login"))
 
 
-def _set_up(request: HttpRequest, user: User) -> list[str]:
-    """Set the offered secret up, and return the recovery codes. Raises ``AccountProblem``."""
-    codes = second_factor.set_up(user, _offered_secret(request), request.POST.get("code", ""))
+def _set_up(request: HttpRequest, user: User, form: FirstCodeForm) -> list[str] | None:
+    """Set the offered secret up, and return the recovery codes; None where the form is invalid."""
+    if not form.is_valid():
+        return None
+    try:
+        codes = second_factor.set_up(user, _offered_secret(request), form.cleaned_data["code"])
+    except AccountProblem as problem:
+        add_problem(form, problem)
+        return None
     del request.session[_OFFERED_SECRET_KEY]
     return codes
 
@@ -118,11 +122,7 @@ def _offered_secret(request: HttpRequest) -> str:
 
 
 def _show_secret(
-    request: HttpRequest,
-    user: User,
-    errors: Mapping[str, str] | None = None,
-    *,
-    signing_in: bool = False,
+    request: HttpRequest, user: User, form: FirstCodeForm, *, signing_in: bool = False
 ) -> HttpResponse:
     secret = _offered_secret(request)
     page = SetUpPage(
@@ -130,9 +130,9 @@ def _show_secret(
         qr_code=second_factor.qr_code(secret, user, request.get_host()),
         secret=" ".join(secret[start : start + 4] for start in range(0, len(secret), 4)),
         signing_in=signing_in,
-        errors=errors or {},
+        form=form,
     )
-    status = 422 if errors else 200
+    status = 422 if form.errors else 200
     return render(request, "registration/second_factor.html", {"page": page}, status=status)
 
 

@@ -21,7 +21,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from replview.access import accounts, second_factor
 from replview.access.accounts import AccountProblem
 from replview.access.page import EVERYONE, GET_POST, page
-from replview.features.accounts.attempts import locked_until, wrong_code
+from replview.features.accounts.attempts import locked_until
+from replview.features.accounts.forms import LoginCodeForm, ReplacingPasswordForm
+from replview.ui.forms import add_problem, posted
 
 _BACKEND = "replview.access.rights.RightsBackend"
 #: The address for a browser that is at no step of a sign-in.
@@ -93,11 +95,10 @@ def code(request: HttpRequest) -> HttpResponse:
     user = account_at(request, "login-code")
     if user is None:
         return redirect(LATE)
-    error, status = "", 200
+    form, status = LoginCodeForm(request, user, posted(request)), 200
     headers: dict[str, str] = {}
     if request.method == "POST":
-        error = wrong_code(request, user)
-        if not error:
+        if form.is_valid():
             request.session[_PENDING_KEY]["gave_code"] = True
             request.session.modified = True
             return _continue_sign_in(request, user)
@@ -105,9 +106,8 @@ def code(request: HttpRequest) -> HttpResponse:
         if until := locked_until(request, user.get_username()):
             seconds = (until - timezone.now()).total_seconds()
             status, headers = 429, {"Retry-After": str(max(1, round(seconds)))}
-    page = {"error": error, "account": user.get_username()}
     template = "registration/code.html"
-    return TemplateResponse(request, template, {"page": page}, status=status, headers=headers)
+    return TemplateResponse(request, template, {"form": form}, status=status, headers=headers)
 
 
 @page(GET_POST, role=EVERYONE)
@@ -119,22 +119,16 @@ def new_password(request: HttpRequest) -> HttpResponse:
     user = account_at(request, "login-password")
     if user is None:
         return redirect(LATE)
-    errors: dict[str, str] = {}
-    if request.method == "POST":
-        new = request.POST.get("new", "")
-        if new != request.POST.get("again", ""):
-            errors["again"] = "The two passwords differ."
-        elif user.check_password(new):
-            errors["new"] = "An admin knows this password. Choose another one."
+    form = ReplacingPasswordForm(user, posted(request))
+    if form.is_valid():
+        try:
+            accounts.change_password(user, form.cleaned_data["password"], by_owner=True)
+        except AccountProblem as problem:
+            add_problem(form, problem)
         else:
-            try:
-                accounts.change_password(user, new, by_owner=True)
-            except AccountProblem as problem:
-                errors["new"] = str(problem)
-            else:
-                request.session[_PENDING_KEY]["password"] = user.get_session_auth_hash()
-                request.session.modified = True
-                return _continue_sign_in(request, user)
-    page = {"errors": errors, "account": user.get_username()}
-    status = 422 if errors else 200
+            request.session[_PENDING_KEY]["password"] = user.get_session_auth_hash()
+            request.session.modified = True
+            return _continue_sign_in(request, user)
+    page = {"form": form, "account": user.get_username()}
+    status = 422 if form.errors else 200
     return render(request, "registration/new_password.html", {"page": page}, status=status)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django import forms
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import Group, User
@@ -17,37 +18,39 @@ from replview.access import accounts, second_factor
 from replview.access.accounts import AccountProblem
 from replview.access.first_admin import first_admin, is_good
 from replview.access.page import ADMIN, EVERYONE, GET, GET_POST, POST, Nav, page
-from replview.access.rights import Role, ensure_roles
-from replview.features.accounts.pages import SetupPage, build_account_page, build_accounts_page
+from replview.access.rights import ensure_roles
+from replview.features.accounts.forms import (
+    AssignedPasswordForm,
+    GrantForm,
+    NewAccountForm,
+    RoleForm,
+    SetupForm,
+)
+from replview.features.accounts.pages import build_account_page, build_accounts_page
 from replview.features.accounts.sign_in_steps import begin
 from replview.live.publisher import publisher
-from replview.store.models import ApiToken, Grant, Source
+from replview.store.models import ApiToken, Grant
 from replview.store.write.access_record import note
-from replview.ui.params import Params
+from replview.ui.forms import add_problem, posted
 
 
 @page(GET_POST, role=ADMIN, nav=Nav(group="", label="Accounts", icon="actor"))
 def listing(request: HttpRequest) -> HttpResponse:
     """List all accounts, or create one."""
-    errors: dict[str, str] = {}
-    if request.method == "POST":
-        typed = request.POST.get("password", "")
-        name = Params(request.POST).text("name", None, strip=False)
+    form = NewAccountForm(posted(request))
+    if form.is_valid():
         try:
-            user = accounts.create_account(
-                name, Role.of_word(request.POST.get("role", "")), typed or None
-            )
+            user = accounts.create_account(**form.cleaned_data)
         except AccountProblem as problem:
-            errors = {problem.field: str(problem)}
+            add_problem(form, problem)
         else:
             return redirect("account", user_id=user.pk)
-    return _show_accounts(request, errors)
+    return _show_accounts(request, form)
 
 
-def _show_accounts(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
-    values = {name: request.POST.get(name, "") for name in ("name", "role")}
-    page = build_accounts_page(errors, values)
-    return render(request, "accounts/accounts.html", {"page": page}, status=422 if errors else 200)
+def _show_accounts(request: HttpRequest, form: NewAccountForm | GrantForm) -> HttpResponse:
+    page, status = build_accounts_page(form), 422 if form.errors else 200
+    return render(request, "accounts/accounts.html", {"page": page}, status=status)
 
 
 @page(GET, role=ADMIN, nav="accounts", of={"user_id": None})
@@ -59,16 +62,21 @@ def account(request: HttpRequest, user_id: int) -> HttpResponse:
 @page(POST, role=ADMIN, of={"user_id": None})
 def change_role(request: HttpRequest, user_id: int) -> HttpResponse:
     """Give the account another role, or none."""
-    return _change(request, user_id, lambda user: accounts.change_role(user, _chosen_role(request)))
+    form = RoleForm(request.POST)
+    return _change(
+        request, user_id, lambda user: accounts.change_role(user, form.cleaned_data["role"]), form
+    )
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def password(request: HttpRequest, user_id: int) -> HttpResponse:
     """Set the account's password."""
-    typed, by_owner = request.POST.get("password", ""), user_id == request.user.pk
-    return _change(
-        request, user_id, lambda user: accounts.change_password(user, typed, by_owner=by_owner)
-    )
+    form, by_owner = AssignedPasswordForm(request.POST), user_id == request.user.pk
+
+    def change(user: User) -> None:
+        accounts.change_password(user, form.cleaned_data["password"], by_owner=by_owner)
+
+    return _change(request, user_id, change, form)
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
@@ -120,23 +128,21 @@ def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpRespo
 @page(POST, role=ADMIN)
 def give(request: HttpRequest) -> HttpResponse:
     """Create a grant for an account or a group."""
-    params, name = Params(request.POST), request.POST.get("source", "")
-    source = get_object_or_404(Source, name=name) if name else None
-    tables = params.text("tables", None).replace(",", "\n").splitlines()
-    by = request.user.get_username()
-    if group_name := params.text("group", 150):
-        ensure_roles()
-        try:
-            with transaction.atomic():
-                group, _ = Group.objects.get_or_create(name=group_name)
-                accounts.give_grant(group, source, tables, by=by)
-        except AccountProblem as problem:
-            return _show_accounts(request, {problem.field: str(problem)})
-        return redirect("accounts")
-    user_id = params.number("user", digits=9)
-    if user_id is None:
-        raise Http404("there is no such account")
-    return _change(request, user_id, lambda user: accounts.give_grant(user, source, tables, by=by))
+    form, by = GrantForm(request.POST), request.user.get_username()
+    is_valid = form.is_valid()
+    user: User | None = form.cleaned_data.get("user")
+    source, tables = form.cleaned_data.get("source"), form.cleaned_data.get("tables", ())
+    if user is not None:
+        return _change(
+            request, user.pk, lambda user: accounts.give_grant(user, source, tables, by=by), form
+        )
+    if not is_valid:
+        return _show_accounts(request, form)
+    ensure_roles()
+    with transaction.atomic():
+        group, _ = Group.objects.get_or_create(name=form.cleaned_data["group"])
+        accounts.give_grant(group, source, tables, by=by)
+    return redirect("accounts")
 
 
 @page(POST, role=ADMIN, of={"grant_id": None})
@@ -147,13 +153,20 @@ def take(request: HttpRequest, grant_id: int) -> HttpResponse:
     return redirect("account", user_id=grant.user_id) if grant.user_id else redirect("accounts")
 
 
-def _change(request: HttpRequest, user_id: int, action: Any) -> HttpResponse:
+def _change(
+    request: HttpRequest, user_id: int, action: Any, form: forms.Form | None = None
+) -> HttpResponse:
     """Run the action and show the account, with the reason if the action was refused."""
     user = _find_account(user_id)
+    if form is not None and not form.is_valid():
+        return _show_account(request, user, form=form)
     try:
         action(user)
     except AccountProblem as problem:
-        return _show_account(request, user, problem=problem)
+        if form is None:
+            return _show_account(request, user, problem=problem)
+        add_problem(form, problem)
+        return _show_account(request, user, form=form)
     publisher().account_changed(user_id)
     key = request.session.session_key
     if user == request.user and (key is None or not request.session.exists(key)):
@@ -163,22 +176,19 @@ def _change(request: HttpRequest, user_id: int, action: Any) -> HttpResponse:
 
 
 def _show_account(
-    request: HttpRequest, user: User, *, problem: AccountProblem | None = None
+    request: HttpRequest,
+    user: User,
+    *,
+    form: forms.Form | None = None,
+    problem: AccountProblem | None = None,
 ) -> HttpResponse:
-    page = build_account_page(user, problem)
-    return render(request, "accounts/account.html", {"page": page}, status=422 if problem else 200)
+    page = build_account_page(user, refused=form, problem=problem)
+    status = 422 if form or problem else 200
+    return render(request, "accounts/account.html", {"page": page}, status=status)
 
 
 def _find_account(user_id: int) -> User:
     return get_object_or_404(get_user_model(), pk=user_id)
-
-
-def _chosen_role(request: HttpRequest) -> Role | None:
-    word = request.POST.get("role", "")
-    role = Role.of_word(word)
-    if role is None and word:
-        raise AccountProblem(f"there is no role {word}", field="role")
-    return role
 
 
 @page(GET_POST, role=EVERYONE, of={"code": None})
@@ -189,20 +199,15 @@ def setup(request: HttpRequest, code: str) -> HttpResponse:
     """Create the first admin from a setup link, and sign this browser in."""
     if not is_good(code):
         raise Http404("this address has expired")
-    errors: dict[str, str] = {}
-    name = Params(request.POST).text("name", None, strip=False)
-    if request.method == "POST":
-        password = request.POST.get("password", "")
-        if password != request.POST.get("again", ""):
-            errors["again"] = "The two passwords differ."
+    form = SetupForm(posted(request))
+    if form.is_valid():
+        try:
+            user = first_admin(code, form.cleaned_data["name"], form.cleaned_data["password"])
+        except AccountProblem as problem:
+            add_problem(form, problem)
         else:
-            try:
-                user = first_admin(code, name, password)
-            except AccountProblem as problem:
-                errors[problem.field] = str(problem)
-            else:
-                if user is None:
-                    raise Http404("this address has expired")
-                return begin(request, user, reverse("overview"))
-    page = SetupPage(errors=errors, name=name)
-    return render(request, "accounts/setup.html", {"page": page}, status=422 if errors else 200)
+            if user is None:
+                raise Http404("this address has expired")
+            return begin(request, user, reverse("overview"))
+    status = 422 if form.errors else 200
+    return render(request, "accounts/setup.html", {"form": form}, status=status)

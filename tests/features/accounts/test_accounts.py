@@ -30,7 +30,7 @@ from replview.access.rights import (
 )
 from replview.access.session_policy import forget_ended
 from replview.access.tokens import good_token, make_token
-from replview.features.accounts.pages import build_account_page, build_accounts_page, build_own_page
+from replview.features.accounts.pages import OwnPage, build_account_page, build_accounts_page
 from replview.store.models import AccessRecord, ApiToken, Grant, SetupCode, Source
 from replview.ui.sentence import Sentence
 from tests.support.commands import run  # noqa: F401
@@ -114,7 +114,7 @@ def test_an_admin_makes_changes_and_closes_accounts(admin: Client) -> None:
     assert [row.details["act"] for row in acts.order_by("pk")] == [
         "account created", "role changed", "account closed",
     ]  # fmt: skip
-    [row] = [row for row in build_accounts_page({}, {}).rows if row.user == vera]
+    [row] = [row for row in build_accounts_page().rows if row.user == vera]
     assert (row.user.is_active, row.role) == (False, "")
     assert "closed" in text_of(admin.get("/accounts/"))
     closed = build_account_page(User.objects.get(pk=vera.pk)).sentence
@@ -131,14 +131,14 @@ def _request():
 
 def test_the_list_says_who_lacks_a_role(admin: Client) -> None:
     make_user("<b>vera", "viewer")
-    page = build_accounts_page({}, {})
+    page = build_accounts_page()
     assert page.sentence == Sentence(level="ok", title="2 accounts.", cause="1 admin among them.")
     assert [(row.user.username, row.role) for row in page.rows] == [
         ("<b>vera", "viewer"), ("root", "admin"),
     ]  # fmt: skip
     assert [row.role for row in page.groups] == list(Role)
     make_user("new", None)
-    sentence = build_accounts_page({}, {}).sentence
+    sentence = build_accounts_page().sentence
     assert (sentence.level, sentence.title) == ("look", "1 account has no role yet.")
     assert sentence.next == "give each a role, or close unused accounts."
     shown = admin.get("/accounts/").text
@@ -216,6 +216,7 @@ def test_grants_are_given_and_taken(admin: Client) -> None:
     vera = make_user("vera", "viewer", sources=[])
     wrong = admin.post("/accounts/grants/", {"user": vera.pk, "source": "shop", "tables": "x"})
     assert "write schema.table" in text_of(wrong)
+    assert 'aria-describedby="id_tables_helptext id_tables_error"' in wrong.text
     admin.post("/accounts/grants/", {"user": vera.pk, "source": "shop", "tables": "public.*"})
     grant = Grant.objects.get(user=vera)
     assert (grant.source, grant.tables, grant.created_by) == (shop, ["public.*"], "root")
@@ -229,6 +230,15 @@ def test_grants_are_given_and_taken(admin: Client) -> None:
     assert not Group.objects.filter(name="crew").exists()
 
 
+def own_page(user: User) -> OwnPage:
+    """The page of somebody's own account."""
+    client = Client()
+    client.force_login(user)
+    page = client.get("/accounts/me/").context["page"]
+    assert isinstance(page, OwnPage)
+    return page
+
+
 class TestOnesOwn:
     """One's own account."""
 
@@ -236,14 +246,15 @@ class TestOnesOwn:
         shop = Source.objects.create(name="<i>shop", conninfo="")
         user = make_user("vera", "viewer", sources=[shop])
         make_token(user, "<u>script")
-        page = build_own_page(user, errors={}, values={})
+        page = own_page(user)
         assert page.sentence == Sentence(level="ok", title="vera, you have the role viewer.")
         assert (page.everything, [grant.source for grant in page.grants]) == (False, [shop])
-        assert ([token.name for token in page.tokens], page.sessions) == (["<u>script"], [])
-        assert "operate" not in [scope for scope, _ in page.scopes]
-        nobody = build_own_page(make_user("new", None), errors={}, values={})
+        assert [token.name for token in page.tokens] == ["<u>script"]
+        assert [session.is_here for session, _ in page.sessions] == [True]
+        assert "operate" not in [scope for scope, _ in page.token_form.scopes]
+        nobody = own_page(make_user("new", None))
         assert nobody.sentence.title == "Your account has no role yet."
-        assert build_own_page(make_user("ann", "admin"), errors={}, values={}).everything
+        assert own_page(make_user("ann", "admin")).everything
         client = Client()
         client.force_login(user)
         shown = client.get("/accounts/me/").text
@@ -253,18 +264,36 @@ class TestOnesOwn:
         assert "<u>script" not in shown
         assert "<i>shop" not in shown
 
+    def test_each_error_stands_beside_its_field(self, db) -> None:
+        client = Client()
+        client.force_login(make_user("vera", "viewer", password=GOOD))
+        token = {"name": "", "scope": "all", "days": "0"}
+        typed = {"old": "x", "password": GOOD, "again": "other"}
+        for address, sent, errors in (
+            ("tokens", token, {"name": "Enter a name, such", "scope": "Choose a scope.",
+                               "days": "Days from 1 to 3650"}),
+            ("password", typed, {"old": "password is wrong", "again": "The two passwords differ."}),
+        ):  # fmt: skip
+            answer = client.post(f"/accounts/me/{address}/", sent)
+            assert answer.status_code == 422
+            page = " ".join(answer.text.split())
+            for name, error in errors.items():
+                assert f'aria-describedby="id_{name}_error"' in page
+                assert error in page.partition(f'id="id_{name}_error"')[2][:600]
+            assert GOOD not in page
+
     def test_a_new_password_signs_every_other_browser_out(self, db) -> None:
         user = make_user("vera", "viewer", password=GOOD)
         here, there = Client(), Client()
         here.force_login(user)
         there.force_login(user)
         token, _ = make_token(user, "script")
-        wrong = here.post("/accounts/me/password/", {"old": "x", "new": GOOD, "again": GOOD})
+        wrong = here.post("/accounts/me/password/", {"old": "x", "password": GOOD, "again": GOOD})
         assert wrong.status_code == 422
         assert good_token(token) is not None
         new = "another-long-odd-0815"
 
-        here.post("/accounts/me/password/", {"old": GOOD, "new": new, "again": new})
+        here.post("/accounts/me/password/", {"old": GOOD, "password": new, "again": new})
 
         assert User.objects.get().check_password(new)
         assert here.get("/accounts/me/").status_code == 200
@@ -405,7 +434,7 @@ class TestLimits:
         Client().post(at, {"username": "vera", "password": "PLANTED-1", "next": "/?q=PLANTED-2"})
         own = Client()
         own.force_login(User.objects.get())
-        typed = {"old": "PLANTED-3", "new": "PLANTED-4", "again": "PLANTED-5"}
+        typed = {"old": "PLANTED-3", "password": "PLANTED-4", "again": "PLANTED-5"}
         assert own.post("/accounts/me/password/", typed).status_code == 422
         assert AccessAttempt.objects.get().failures_since_start == 2
         assert columns_holding("PLANTED") == []
@@ -428,8 +457,8 @@ class TestLimits:
         client.force_login(user)
         new = GOOD + " anew"
         for _ in range(5):
-            client.post("/accounts/me/password/", {"old": "x", "new": new, "again": new})
-        right = client.post("/accounts/me/password/", {"old": GOOD, "new": new, "again": new})
+            client.post("/accounts/me/password/", {"old": "x", "password": new, "again": new})
+        right = client.post("/accounts/me/password/", {"old": GOOD, "password": new, "again": new})
         assert "Too many failed attempts. Try again in" in text_of(right)
         assert User.objects.get().check_password(GOOD)
 
@@ -464,12 +493,11 @@ class TestFirstAdmin:
         form = {"name": "root", "password": GOOD, "again": GOOD}
         short = client.post(f"/setup/{code}/", form | {"password": "x", "again": "x"})
         assert short.status_code == 422
-        assert (list(short.context["page"].errors), short.context["page"].name) == (
-            ["password"], "root",
-        )  # fmt: skip
+        form_shown = short.context["form"]
+        assert (list(form_shown.errors), form_shown["name"].value()) == (["password"], "root")
         other = client.post(f"/setup/{code}/", form | {"again": "other"})
         assert other.status_code == 422
-        assert other.context["page"].errors == {"again": "The two passwords differ."}
+        assert other.context["form"].errors == {"again": ["The two passwords differ."]}
 
         assert client.post(f"/setup/{code}/", form)["Location"] == "/"
 

@@ -163,7 +163,12 @@ class TestLogin:
     def test_the_password_alone_opens_nothing(self, vera: User, codes) -> None:
         client = after_the_password()
         page = client.get("/login/code/").text
-        for word in ('autocomplete="one-time-code"', 'inputmode="numeric"', '<label for="code">'):
+        for word in (
+            'autocomplete="one-time-code"',
+            'inputmode="numeric"',
+            '<label for="id_code">',
+            'aria-describedby="id_code_helptext"',
+        ):
             assert word in page
         assert not is_signed_in(client)
         assert client.get("/api/v1/slots").status_code == 401
@@ -268,7 +273,7 @@ class TestLogin:
         assert answer["Location"] == "/login/code/"
         assert client.get("/login/password/")["Location"] == "/login/?late"
         assert client.post("/login/code/", {"code": code()})["Location"] == "/login/password/"
-        new = {"new": GOOD + "?", "again": GOOD + "?"}
+        new = {"password": GOOD + "?", "again": GOOD + "?"}
         assert client.post("/login/password/", new)["Location"] == "/"
         assert is_signed_in(client)
 
@@ -281,10 +286,10 @@ def test_of_two_requests_with_one_code_one_is_let_in() -> None:
     used, start = code(), threading.Barrier(4)
 
     def enter(_: int) -> str:
-        request = RequestFactory().post("/login/code/", {"code": used})
+        request = RequestFactory().post("/login/code/")
         start.wait(10)
         try:
-            return wrong_code(request, vera)
+            return wrong_code(request, vera, used)
         finally:
             connection.close()
 
@@ -335,7 +340,7 @@ class TestRequired:
         answer = client.post("/login/", LOGIN | {"password": GOOD + "!"})
         assert answer["Location"] == "/login/password/"
         assert client.get("/login/second-factor/")["Location"] == "/login/?late"
-        new = {"new": GOOD + "?", "again": GOOD + "?"}
+        new = {"password": GOOD + "?", "again": GOOD + "?"}
         assert client.post("/login/password/", new)["Location"] == "/login/second-factor/"
         assert not AssignedPassword.objects.exists()
         assert not is_signed_in(client)

@@ -42,7 +42,7 @@ class TestAssignedPasswords:
         assert sessions_of(vera) == []
         key = client.session.session_key
 
-        answer = client.post("/login/password/", {"new": OWN, "again": OWN})
+        answer = client.post("/login/password/", {"password": OWN, "again": OWN})
 
         assert answer["Location"] == "/slots/"
         assert is_signed_in(client)
@@ -62,7 +62,7 @@ class TestAssignedPasswords:
             (OWN, OWN + "x", "The two passwords differ."),
             ("short", "short", "too short"),
         ):
-            answer = client.post("/login/password/", {"new": new, "again": again})
+            answer = client.post("/login/password/", {"password": new, "again": again})
             assert (answer.status_code, why in answer.text) == (422, True)
         assert not is_signed_in(client)
         assert User.objects.get().check_password(GIVEN)
@@ -121,7 +121,7 @@ class TestUnfinished:
         client.post("/login/", LOGIN)
         monkeypatch.setattr(sign_in_steps, "_PENDING_SECONDS", -1)
 
-        answer = client.post("/login/password/", {"new": OWN, "again": OWN}, follow=True)
+        answer = client.post("/login/password/", {"password": OWN, "again": OWN}, follow=True)
 
         assert "Sign in again." in answer.text
         assert User.objects.get().check_password(GIVEN)
