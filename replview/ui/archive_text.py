@@ -1,17 +1,14 @@
-"""Format how much of the record is in the archive, and read the archive's form."""
+"""Say how much of the record is in the archive."""
 
 import datetime as dt
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 from django.utils.text import capfirst
 
-from replview.store.retention.archive import MOST, Choice, chosen
-from replview.store.retention.archived import ArchiveState, former_target
+from replview.store.retention.archive import Choice
+from replview.store.retention.archived import ArchiveState
 from replview.text.formats import bytes_words, plural
-from replview.ui.params import Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,50 +44,6 @@ class ArchiveView:
     lines: list[ArchiveLine]
     #: The time of a request to archive everything, while that is not done; else None.
     asked_at: dt.datetime | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class ArchiveForm:
-    """The fields of the archive's form, as text."""
-
-    target: str
-    after_hours: str
-    every_hours: str
-    error: str = ""
-
-    @classmethod
-    def of(cls, words: Mapping[str, str]) -> Self:
-        """Read the fields from a form."""
-        params = Params(words)
-        return cls(
-            target=params.text("target", 2000),
-            after_hours=params.text("after_hours", 12),
-            every_hours=params.text("every_hours", 12),
-        )
-
-    @classmethod
-    def now(cls) -> Self:
-        """Return the fields of the current choice."""
-        choice = chosen()
-        return cls(
-            target=choice.target or former_target(),
-            after_hours=f"{choice.after_hours:g}",
-            every_hours=f"{choice.every_seconds / 3600:.4g}",
-        )
-
-    def numbers(self) -> tuple[float, float]:
-        """Return ``after_hours`` and ``every_seconds``. Raises ``ValueError`` with a remedy."""
-        after = _hours(self.after_hours, "archive history older than", MOST["after_hours"])
-        every = _hours(
-            self.every_hours, "write the current day every", MOST["every_seconds"] / 3600
-        )
-        return after, every * 3600
-
-
-def _hours(text: str, label: str, largest: float) -> float:
-    if not re.fullmatch(r"[0-9]{1,6}([.][0-9]{1,6})?", text, re.ASCII) or float(text) > largest:
-        raise ValueError(f"{label}: write hours, from 0 to {largest:g}")
-    return float(text)
 
 
 def archive_view(choice: Choice, states: Sequence[ArchiveState]) -> ArchiveView:

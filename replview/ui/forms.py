@@ -1,9 +1,13 @@
-"""Give a form the fields of a request, and problems of libraries as errors."""
+"""Parts that the forms of pages share: a field for a size, and problems of libraries as errors."""
+
+from collections.abc import Callable
+from typing import Any
 
 from django import forms
 from django.http import HttpRequest, QueryDict
 
 from replview.text.problem import Problem
+from replview.text.sizes import limit_text, parse_limit
 from replview.ui.sentence import sentence
 
 
@@ -13,11 +17,38 @@ def posted(request: HttpRequest) -> QueryDict | None:
 
 
 def error_sentence(error: Exception) -> str:
-    """Return an error's text as a sentence that begins with a capital and ends with a full stop."""
-    return f"{sentence(str(error)).rstrip('.')}."
+    """Return an error's cause, and remedy if it has one, in whole sentences."""
+    text = Problem.__str__(error) if isinstance(error, Problem) else str(error)
+    return f"{sentence(text).rstrip('.')}."
 
 
 def add_problem(form: forms.BaseForm, problem: Problem) -> None:
     """Add a problem as an error of the field that it names; without one, of the whole form."""
     name = problem.field if problem.field in form.fields else None
     form.add_error(name, error_sentence(problem))
+
+
+class SizeField(forms.CharField):
+    """A field for a size such as ``10GB``, or ``none``; ``parse`` refuses some of them."""
+
+    def __init__(self, parse: Callable[[str], int | None] = parse_limit, **options: Any) -> None:
+        attrs = {"class": "mono", "autocomplete": "off"}
+        super().__init__(
+            max_length=40,
+            required=False,
+            empty_value="none",
+            widget=forms.TextInput(attrs=attrs),
+            **options,
+        )
+        self.parse = parse
+
+    def prepare_value(self, value: int | str | None) -> str:
+        """Return the size as text that is read as the same size."""
+        return value if isinstance(value, str) else limit_text(value)
+
+    def clean(self, value: str | None) -> int | None:
+        """Return the size in bytes; None for none. Raises ``ValidationError``."""
+        try:
+            return self.parse(super().clean(value))
+        except ValueError as error:
+            raise forms.ValidationError(error_sentence(error)) from None

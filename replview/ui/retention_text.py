@@ -4,9 +4,8 @@ import datetime as dt
 import re
 
 from replview.store.retention.forecast import Forecast, Rate, RetentionLoss, SlotForecast
-from replview.store.retention.policy import Keeping, check
+from replview.store.retention.policy import Keeping
 from replview.text.formats import bytes_words, plural
-from replview.text.sizes import parse_limit
 
 _UNITS = {"": 1, "d": 1, "w": 7, "y": 365}
 _DAY_SECONDS = 86_400
@@ -25,11 +24,6 @@ def parse_keep_for(text: str) -> int | None:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def parse_keeping(keep_for: str, keep_at_most: str) -> Keeping:
-    """Read both limits of a form and check them. Raises ``ValueError`` with a remedy."""
-    keeping = Keeping(parse_keep_for(keep_for), parse_limit(keep_at_most.strip() or "none"))
-    check(keeping)
-    return keeping
 
 
 def days_typed(days: int | None) -> str:

@@ -280,6 +280,10 @@ def test_the_page_chooses_a_target_once_it_was_written_to(
         page = answer.content.decode()
         assert (answer.status_code, words.lower() in page.lower()) == (422, True), target
         assert "/<b>" not in page
+        wrong = "every_hours" if "<b>" in target else "target"
+        assert f'aria-describedby="id_{wrong}_helptext id_{wrong}_error"' in page
+        wrong = "every_hours" if "<b>" in target else "target"
+        assert f'aria-describedby="id_{wrong}_helptext id_{wrong}_error"' in page
     assert archive.chosen().target == "/archive", "as it was"
 
     assert choose(str(tmp_path / "a"), after="1.5")["Location"] == "/store/#archive"

@@ -314,7 +314,7 @@ def test_days_that_were_not_counted_are_told_as_unknown_and_confirmed(
     client.force_login(make_user("ada", "admin"))
     sent = {"keep_for": "1d", "keep_at_most": "none"}
     assert client.post("/slots/shop/orders/keeping/", sent).status_code == 422
-    assert b"keeping-typed" in asked(client, **sent).content
+    assert b"id_typed" in asked(client, **sent).content
     assert Slot.objects.get(name="orders").keep_for_days is None
 
 
@@ -430,7 +430,8 @@ def test_the_page_shows_what_would_be_lost_and_asks_for_the_name(
     kept_days.count(time.monotonic() + 60)
     answer = asked(client, keep_for="4d", keep_at_most="none")
     shown = answer.context["page"]
-    assert (shown.typed_for, shown.typed_most, shown.error) == ("4d", "none", "")
+    assert (shown.form["keep_for"].value(), shown.form["keep_at_most"].value()) == ("4d", "none")
+    assert not shown.form.errors
     assert (shown.asked_words, shown.loss.days) == ("for 4 days", 2)
     assert shown.lost.startswith(f"2 days would be deleted ({the(6)} to {the(5)})")
     assert any(note.startswith("There is no archive") for note in shown.notes)
@@ -442,7 +443,8 @@ def test_the_page_shows_what_would_be_lost_and_asks_for_the_name(
     sent = {"keep_for": "4d", "keep_at_most": "none"}
     refused = client.post("/slots/shop/orders/keeping/", sent)
     assert refused.status_code == 422
-    assert refused.context["page"].error == "Type orders to confirm the deletion."
+    confirm = "Type orders to confirm the deletion."
+    assert refused.context["page"].form.errors == {"typed": [confirm]}
     assert "Type orders to confirm the deletion." in refused.content.decode()
     assert Slot.objects.get(name="orders").keep_for_days is None
 
@@ -460,10 +462,14 @@ def test_the_page_shows_what_would_be_lost_and_asks_for_the_name(
 def test_keeping_more_needs_no_name(client: Client, two: tuple[Days, Days]) -> None:
     client.force_login(make_user("ada", "admin"))
     kept_days.count(time.monotonic() + 60)
-    sent = {"keep_for": "52w", "keep_at_most": "1TB"}
-    assert client.post("/slots/shop/orders/keeping/", sent).status_code == 302
-    slot = Slot.objects.get(name="orders")
-    assert (slot.keep_for_days, slot.keep_at_most_bytes) == (364, 1 << 40)
+    exact = (1 << 40) + 1
+    for size in ("1TB", "1 TB"):
+        sent = {"keep_for": "52w", "keep_at_most": size}
+        assert client.post("/slots/shop/orders/keeping/", sent).status_code == 302
+        slot = Slot.objects.get(name="orders")
+        assert slot.keep_for_days == 364
+        assert slot.keep_at_most_bytes == (1 << 40 if size == "1TB" else exact)
+        Slot.objects.filter(pk=slot.pk).update(keep_at_most_bytes=exact)
 
 
 @pytest.mark.parametrize(
@@ -476,7 +482,9 @@ def test_what_cannot_be_kept_is_said_with_what_to_write(
     client.force_login(make_user("ada", "admin"))
     answer = asked(client, **words)
     assert answer.status_code == 422
-    assert answer.context["page"].error
+    [name] = words
+    assert list(answer.context["page"].form.errors) == [name]
+    assert f'aria-describedby="id_{name}_helptext id_{name}_error"' in answer.text
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])

@@ -7,10 +7,10 @@ from django.db.models import Min
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.text import capfirst
 
 from replview.access.page import ADMIN, POST, READ_POST, VIEWER, Nav, page
 from replview.access.visibility import reading_session
+from replview.features.retention.forms import ArchiveForm, StoreBudgetForm
 from replview.store import instance_settings
 from replview.store.models import Slot
 from replview.store.read.days import kept_since
@@ -20,10 +20,8 @@ from replview.store.retention.forecast import Forecast, SlotForecast, forecast, 
 from replview.store.retention.policy import all_alike
 from replview.store.retention.size import StoreSize, measure, order_of_sacrifice
 from replview.store.write.access_record import Action, note
-from replview.targets.policy import Refused, read_policy, target_of, try_target
 from replview.text.formats import bytes_words
-from replview.text.sizes import limit_text, parse_limit
-from replview.ui.archive_text import ArchiveForm, ArchiveView, archive_view
+from replview.ui.archive_text import ArchiveView, archive_view
 from replview.ui.retention_text import days_words, full_sentence, how_words, rate_of
 
 #: Share of the budget from which on the level is ``look``, as for the alert.
@@ -49,10 +47,8 @@ class StorePage:
     #: The retention and the forecast of each slot.
     slots: list[SlotForecast]
     how: str
-    typed: str
-    #: The form of the archive's settings.
-    form: ArchiveForm
-    error: str = ""
+    budget_form: StoreBudgetForm
+    archive_form: ArchiveForm
 
     @property
     def growth(self) -> str:
@@ -79,10 +75,8 @@ class StorePage:
         return [rate_of(rate) + full.get(rate, "") for rate in rates]
 
 
-def page_of(
-    *, typed: str | None = None, error: str = "", form: ArchiveForm | None = None
-) -> StorePage:
-    """Build the page; ``typed``, ``form`` and ``error`` show refused input again."""
+def page_of(refused: StoreBudgetForm | ArchiveForm | None = None) -> StorePage:
+    """Build the page; ``refused`` is a form that was refused."""
     store = measure()
     size = store.budget_bytes
     slots = Slot.objects.select_related("source").annotate(since=Min("incarnations__started_at"))
@@ -102,9 +96,8 @@ def page_of(
             for slot in slots
         ],
         archive=archive_view(archive.chosen(), archived.standings()),
-        typed=typed if typed is not None else limit_text(size),
-        form=form or ArchiveForm.now(),
-        error=error,
+        budget_form=refused if isinstance(refused, StoreBudgetForm) else StoreBudgetForm(),
+        archive_form=refused if isinstance(refused, ArchiveForm) else ArchiveForm(),
     )
 
 
@@ -133,24 +126,16 @@ def _cause(store: StoreSize, forecast: Forecast) -> str:
 @page(POST, role=ADMIN)
 def choose(request: HttpRequest) -> HttpResponse:
     """Set the archive's target, after a test write to it, and its times."""
-    form = ArchiveForm.of(request.POST)
-    try:
-        after_hours, every_seconds = form.numbers()
-        target = target_of(form.target, read_policy(), anywhere=True)
-        # Test only a new target: the current one may be unreachable for the moment.
-        if target != archive.chosen().target:
-            try_target(target)
-    except ValueError as error:
-        return _show_refusal(request, form, str(error))
-    except Refused as refused:
-        return _show_refusal(request, form, f"{refused.cause}. {refused.remedy}")
-    by, shown = request.user.get_username(), ArchiveForm.now()
+    form = ArchiveForm(request.POST)
+    if not form.is_valid():
+        return _show(request, form)
+    by, data = request.user.get_username(), form.cleaned_data
     # The form shows rounded values, so write only a value that differs from the shown one.
-    if form.after_hours != shown.after_hours:
-        choose_number("after_hours", after_hours, by)
-    if form.every_hours != shown.every_hours:
-        choose_number("every_seconds", every_seconds, by)
-    choose_target(target, by)
+    if "after_hours" in form.changed_data:
+        choose_number("after_hours", data["after_hours"], by)
+    if "every_hours" in form.changed_data:
+        choose_number("every_seconds", data["every_hours"] * 3600, by)
+    choose_target(data["target"], by)
     return _back_to_archive()
 
 
@@ -168,9 +153,11 @@ def off(request: HttpRequest) -> HttpResponse:
     return _back_to_archive()
 
 
-def _show_refusal(request: HttpRequest, form: ArchiveForm, reason: str) -> HttpResponse:
-    form.error = f"{capfirst(reason.rstrip('.'))}."
-    return render(request, "retention/store.html", {"page": page_of(form=form)}, status=422)
+def _show(
+    request: HttpRequest, refused: StoreBudgetForm | ArchiveForm | None = None
+) -> HttpResponse:
+    status = 422 if refused else 200
+    return render(request, "retention/store.html", {"page": page_of(refused)}, status=status)
 
 
 def _back_to_archive() -> HttpResponse:
@@ -181,19 +168,13 @@ def _back_to_archive() -> HttpResponse:
 def store(request: HttpRequest) -> HttpResponse:
     """Show the page; a POST sets the store's budget and what is protected when it is reached."""
     if request.method != "POST":
-        return render(request, "retention/store.html", {"page": page_of()})
-    budget = request.POST.get("budget", "").strip()[:40] or "none"
-    protect = request.POST.get("protect", "")
-    try:
-        budget_bytes = parse_limit(budget)
-        if protect not in Slot.Protect.values:
-            raise ValueError("choose what to protect at the budget")
-    except ValueError as error:
-        reason = str(error)
-        page = page_of(typed=budget, error=f"{capfirst(reason)}.")
-        return render(request, "retention/store.html", {"page": page}, status=422)
-    by = request.user.get_username()
-    instance_settings.write("store.budget_bytes", budget_bytes, by)
+        return _show(request)
+    form = StoreBudgetForm(request.POST)
+    if not form.is_valid():
+        return _show(request, form)
+    by, protect = request.user.get_username(), form.cleaned_data["protect"]
+    budget = form["budget"].value()
+    instance_settings.write("store.budget_bytes", form.cleaned_data["budget"], by)
     instance_settings.write("store.protect", protect, by)
     note(Action.CHANGED_SETTINGS, subject=f"the store's budget: {budget}, {protect}")
     return redirect("store")

@@ -11,8 +11,7 @@ from replview.catalog.wal_budget import parse_budget
 from replview.store.models import Slot, WatchedSlot
 from replview.store.slot_budget import DROPPED
 from replview.text.formats import bytes_words
-from replview.text.sizes import limit_text
-from replview.ui.forms import error_sentence
+from replview.ui.forms import SizeField
 
 _LEAST_SECONDS, _MOST_SECONDS = HEARTBEAT_BOUNDS
 _HEARTBEAT_ERROR = (
@@ -23,13 +22,8 @@ _HEARTBEAT_ERROR = (
 class BudgetForm(forms.Form):
     """The form of a slot's WAL budget, its protection, and its heartbeat."""
 
-    wal_budget = forms.CharField(
-        label="Maximum retained WAL",
-        help_text="10GB, 500MB, or none",
-        max_length=40,
-        required=False,
-        empty_value="none",
-        widget=forms.TextInput(attrs={"class": "mono", "autocomplete": "off"}),
+    wal_budget = SizeField(
+        parse_budget, label="Maximum retained WAL", help_text="10GB, 500MB, or none"
     )
     protect = forms.ChoiceField(
         choices=Slot.Protect.choices,
@@ -52,19 +46,9 @@ class BudgetForm(forms.Form):
 
     def __init__(self, slot: Slot, data: Mapping[str, Any] | None = None) -> None:
         self.slot = slot
-        initial = {
-            "wal_budget": limit_text(slot.wal_budget_bytes),
-            "protect": slot.protect,
-            "heartbeat": slot.heartbeat_seconds or "",
-        }
+        initial = {"protect": slot.protect, "heartbeat": slot.heartbeat_seconds or ""}
         super().__init__(data, initial=initial)
-
-    def clean_wal_budget(self) -> int | None:
-        """Return the budget in bytes; None for no budget."""
-        try:
-            return parse_budget(self.cleaned_data["wal_budget"])
-        except ValueError as error:
-            raise forms.ValidationError(error_sentence(error)) from None
+        self.fields["wal_budget"].initial = slot.wal_budget_bytes
 
     def clean_heartbeat(self) -> int | None:
         """Return the interval in seconds; refuse one on a standby, which is read-only."""

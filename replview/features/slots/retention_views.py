@@ -9,11 +9,11 @@ from django.utils.text import capfirst
 
 from replview.access.page import ADMIN, OF_SLOT, READ_POST, VIEWER, page
 from replview.features.slots import views as slot_page
+from replview.features.slots.keeping_form import KeepingForm
 from replview.store.models import Slot
 from replview.store.retention.forecast import RetentionLoss, SlotForecast, loss_of, of_slot
 from replview.store.retention.policy import DayContents, Keeping, all_alike, change_keeping, days_of
 from replview.store.write.access_record import Action, note
-from replview.text.sizes import limit_text
 from replview.ui import retention_text
 
 _DAYS_SHOWN = 60
@@ -38,22 +38,13 @@ class KeepingPage:
     notes: list[str]
     #: Sentence about how days are deleted.
     how: str
-    #: Values of the form's fields: age and size.
-    typed_for: str
-    typed_most: str
-    #: Error message of the form; empty if there is none.
-    error: str
+    form: KeepingForm
 
 
 def keeping_page(
-    slot: Slot,
-    requested: Keeping | None,
-    loss: RetentionLoss | None,
-    *,
-    typed: tuple[str, str],
-    error: str = "",
+    slot: Slot, requested: Keeping | None, loss: RetentionLoss | None, form: KeepingForm
 ) -> KeepingPage:
-    """Build the page; ``typed`` holds the form's two fields, age and size."""
+    """Build the page of a slot, with a requested change if there is one."""
     forecast = of_slot(slot)
     words = retention_text.slot_forecast_words(forecast)
     has_words = capfirst(retention_text.has_words(forecast))
@@ -68,9 +59,7 @@ def keeping_page(
         lost="" if loss is None else retention_text.loss_sentence(loss),
         notes=[] if loss is None else retention_text.loss_notes(loss),
         how=retention_text.how_words(all_alike()),
-        typed_for=typed[0],
-        typed_most=typed[1],
-        error=error,
+        form=form,
     )
 
 
@@ -84,24 +73,18 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
         raise Http404("there is no such slot")
     params = request.POST if request.method == "POST" else request.GET
     current = Keeping.of(slot)
-    typed_for = params.get("keep_for", retention_text.days_typed(current.for_days))[:40]
-    typed_most = params.get("keep_at_most", limit_text(current.at_most_bytes))[:40]
-    requested: Keeping | None = None
-    error = ""
-    if "keep_for" in params or "keep_at_most" in params:
-        try:
-            requested = retention_text.parse_keeping(typed_for, typed_most)
-        except ValueError as problem:
-            error = f"{capfirst(str(problem))}."
+    form = KeepingForm(current, params)
+    requested = form.keeping() if form.is_valid() else None
     loss = loss_of(slot, requested) if requested is not None and requested != current else None
     if request.method == "POST" and requested is not None:
         unconfirmed = loss is not None and loss.is_to_be_confirmed
-        if unconfirmed and params.get("typed", "").strip() != slot.name:
-            error = f"Type {slot.name} to confirm the deletion."
+        if unconfirmed and form.cleaned_data["typed"] != slot.name:
+            form.add_error("typed", f"Type {slot.name} to confirm the deletion.")
         else:
             return _change_retention(request, slot, requested)
-    page = keeping_page(slot, requested, loss, typed=(typed_for, typed_most), error=error)
-    return render(request, "slots/retention.html", {"page": page}, status=422 if error else 200)
+    page = keeping_page(slot, requested, loss, form)
+    status = 422 if form.errors else 200
+    return render(request, "slots/retention.html", {"page": page}, status=status)
 
 
 def _change_retention(request: HttpRequest, slot: Slot, requested: Keeping) -> HttpResponse:

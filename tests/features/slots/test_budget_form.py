@@ -3,6 +3,7 @@
 from django.test import Client
 
 from replview.features.slots.budget import budget_of
+from replview.store import instance_settings
 from replview.store.models import Slot, SlotEvent
 from tests.support.people import make_user
 from tests.support.scene import Scene
@@ -78,5 +79,9 @@ def test_the_store_page_says_what_gives_way_first(client: Client, scene: Scene) 
     assert (
         "When the store reaches its budget, all receivers stop; nothing stored is deleted." in page
     )
+    exact = (10 << 30) + 1
+    instance_settings.write("store.budget_bytes", exact, "ada")
+    signed_in.post("/store/", {"budget": "10 GB", "protect": "record"})
+    assert instance_settings.read("store.budget_bytes", None) == exact, "the text was rounded"
     refused = signed_in.post("/store/", {"budget": "lots", "protect": "record"})
     assert refused.status_code == 422
