@@ -91,8 +91,8 @@ def until_drawn(page: Page) -> None:
 
 def preview_erasure(page: Page) -> None:
     """Preview what an erasure would delete; nothing is deleted."""
-    page.locator("#f-rows").fill("public.orders 1000\npublic.orders 1001")
-    page.locator("#f-why").fill("request 118")
+    page.locator("#id_rows").fill("public.orders 1000\npublic.orders 1001")
+    page.locator("#id_why").fill("request 118")
     page.get_by_role("button", name="Preview", exact=True).click()
     page.wait_for_url(re.compile(r"/erase/\d+/"), timeout=PATIENCE_MS)
     page.get_by_text("This would erase").first.wait_for(timeout=PATIENCE_MS)

@@ -1,4 +1,4 @@
-"""Parts that the forms of pages share: a field for a size, and problems of libraries as errors."""
+"""Parts that forms share: fields for a size and a slot, and problems of libraries as errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,8 +6,10 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest, QueryDict
 
+from replview.store.models import Slot
 from replview.text.problem import Problem
 from replview.text.sizes import limit_text, parse_limit
+from replview.ui.params import slot_asked_for
 from replview.ui.sentence import sentence
 
 
@@ -52,3 +54,31 @@ class SizeField(forms.CharField):
             return self.parse(super().clean(value))
         except ValueError as error:
             raise forms.ValidationError(error_sentence(error)) from None
+
+
+class SlotField(forms.ModelChoiceField):  # type: ignore[type-arg]
+    """A field for one of all slots, named ``source/slot``."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            Slot.objects.select_related("source"),
+            empty_label=None,
+            error_messages=dict.fromkeys(
+                ("required", "invalid_choice"), "No slot of this name is recorded. Choose one."
+            ),
+            widget=forms.Select(attrs={"class": "field"}),
+            **options,
+        )
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the name of a slot."""
+        return str(value) if isinstance(value, Slot) else value
+
+    def to_python(self, value: Any) -> Slot | None:
+        """Return the slot of this name; None for no name. Raises ``ValidationError``."""
+        if value in self.empty_values:
+            return None
+        slot = slot_asked_for(str(value))
+        if slot is None:
+            raise forms.ValidationError(self.error_messages["invalid_choice"])
+        return slot

@@ -94,6 +94,7 @@ def test_what_cannot_be_meant_is_said_without_a_key(admin: Client) -> None:
         page = admin.post("/privacy/erase/", {**FORM, "rows": rows})
         assert page.status_code == 422
         assert said in page.text.lower() or said.capitalize() in page.text
+        assert 'aria-invalid="true" aria-describedby="id_rows_helptext id_rows_error"' in page.text
     assert not Erasure.objects.exists()
 
 

@@ -64,16 +64,18 @@ def read_erasure_request(
 ) -> ErasureRequest:
     """Read typed tables and keys. Raises ``Unerasable``, which never names a key."""
     if not pairs and not actor:
-        raise Unerasable("nothing is named", "Name a table and a key, or an actor")
+        raise Unerasable("nothing is named", "Name a table and a key, or an actor", "rows")
     if len(pairs) > MOST_KEYS:
-        raise Unerasable(f"more than {MOST_KEYS:,} keys at once", "Erase them in several acts")
+        cause = f"more than {MOST_KEYS:,} keys at once"
+        raise Unerasable(cause, "Erase them in several acts", "rows")
     tables: dict[str, keys.TableRows] = {}
     found = []
     for name, text in pairs:
         if name not in tables:
             table = keys.tables_named(DjangoSession(), slot, name)
             if table is None:
-                raise Unerasable(f"no change of a table {name} is recorded", "See the relations")
+                cause = f"no change of a table {name} is recorded"
+                raise Unerasable(cause, "See the relations", "rows")
             tables[name] = table
         table = tables[name]
         relation = table.relation
@@ -83,7 +85,8 @@ def read_erasure_request(
     known = {n for t in tables.values() for v in t.shapes.versions.values() for n in v.kinds()}
     for column in columns:
         if column not in known:
-            raise Unerasable(f"there is no column {column} in {', '.join(tables)}", "See relations")
+            cause = f"there is no column {column} in {', '.join(tables)}"
+            raise Unerasable(cause, "See relations", "columns")
     return ErasureRequest(
         slot=slot, pairs=tuple(found), columns=tuple(dict.fromkeys(columns)),
         actor=actor.strip(), reason=reason.strip()[:_LONGEST_REASON],
@@ -97,13 +100,14 @@ def _key(name: str, table: keys.TableRows, text: str) -> dict[str, str | None]:
         try:
             return keys.parse_values(text, columns)
         except keys.KeyProblem as problem:
-            raise Unerasable(f"{name}: {problem}", f"It has {', '.join(columns)}") from None
+            remedy = f"It has {', '.join(columns)}"
+            raise Unerasable(f"{name}: {problem}", remedy, "rows") from None
     try:
         return table.printed(DjangoSession(), keys.parse_key(text, table.key_columns))
     except keys.KeyProblem:
         # The problem's text may repeat the typed key.
         cause = f"a key of {name} is not readable: it is {', '.join(table.key_columns)}"
-        raise Unerasable(cause, "Type a key as row history takes it") from None
+        raise Unerasable(cause, "Type a key as row history takes it", "rows") from None
 
 
 def digest(table: str, key: Mapping[str, str | None]) -> str:

@@ -11,10 +11,11 @@ from replview.access.guard import require
 from replview.access.page import ADMIN, GET, GET_POST, POST, page
 from replview.access.rights import Role
 from replview.features.erasure import queue as erasing
-from replview.features.erasure.queue import Unerasable, read_erasure_request
-from replview.store.models import Erasure, Slot
+from replview.features.erasure.forms import ConfirmForm, ErasureForm
+from replview.store.models import Erasure
 from replview.store.write.access_record import note
 from replview.text.formats import count_words, plural
+from replview.ui.forms import posted
 from replview.ui.sentence import Sentence, as_next
 
 
@@ -162,22 +163,16 @@ def _root(row: Erasure, state: Mapping[str, Any]) -> RootView:
 
 
 _SHOWN = 100
-_BOXES = ("slot", "rows", "columns", "actor", "why")
-#: Most characters of a form field.
-_LONGEST = 400_000
 
 
 @page(GET_POST, role=ADMIN, nav="masks")
 def erase(request: HttpRequest) -> HttpResponse:
     """Show the erasures and the form; a POST requests an erasure, which is counted first."""
     require(request, Role.ADMIN)
-    if request.method != "POST":
-        return _show(request, {"slot": request.GET.get("slot", ""), "rows": ""})
-    values = {box: request.POST.get(box, "")[:_LONGEST] for box in _BOXES}
-    try:
-        row = _asked(request, values)
-    except Unerasable as error:
-        return _show(request, values, error)
+    form = ErasureForm(posted(request), initial={"slot": request.GET.get("slot", "")})
+    if not form.is_valid():
+        return _show(request, form)
+    row = erasing.request(form.erasure_request, by=request.user.get_username(), how="page")
     return redirect("erasure", erasure_id=row.pk)
 
 
@@ -198,9 +193,9 @@ def confirm(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """Start erasing if the confirming text was typed."""
     require(request, Role.ADMIN)
     row = _found(erasure_id)
-    if request.POST.get("typed", "").strip() != erasing.word_of(row):
-        trouble = f"Nothing is erased: type {erasing.word_of(row)} to confirm"
-        return _render(request, row, "erasure/erasure.html", trouble=trouble, status=422)
+    form = ConfirmForm(row, request.POST)
+    if not form.is_valid():
+        return _render(request, row, "erasure/erasure.html", form)
     if erasing.confirm(row, by=request.user.get_username()):
         details = {name: getattr(row, name) for name in ("tables", "keys", "columns", "digests")}
         source_id = row.slot.source_id if row.slot else None
@@ -228,47 +223,24 @@ def again(request: HttpRequest, erasure_id: int) -> HttpResponse:
     return redirect("erasure", erasure_id=row.pk)
 
 
-def _asked(request: HttpRequest, values: dict[str, str]) -> Erasure:
-    source, _, name = values["slot"].rpartition("/")
-    slot = Slot.objects.filter(source__name=source, name=name).select_related("source").first()
-    if slot is None:
-        raise Unerasable("no slot is named", "Choose one")
-    pairs = []
-    for number, line in enumerate(values["rows"].splitlines(), 1):
-        table, _, key = line.strip().partition(" ")
-        if table and not key.strip():
-            cause = f"line {number} names a table and no key"
-            raise Unerasable(cause, "Write schema.table, a space, the key")
-        if table:
-            pairs.append((table, key.strip()))
-    columns = values["columns"].replace(",", " ").split()
-    erasure_request = read_erasure_request(
-        slot, pairs, columns=columns, actor=values["actor"], reason=values["why"]
-    )
-    return erasing.request(erasure_request, by=request.user.get_username(), how="page")
-
-
-def _show(
-    request: HttpRequest, values: dict[str, str], error: Unerasable | None = None
-) -> HttpResponse:
+def _show(request: HttpRequest, form: ErasureForm) -> HttpResponse:
     rows = list(Erasure.objects.all()[:_SHOWN])
     states = [row.state for row in rows]
     unfinished, done = map(states.count, (Erasure.State.UNFINISHED, Erasure.State.DONE))
     page = {
         "rows": [erasure_view(row) for row in rows],
         "sentence": list_sentence(done, unfinished),
-        "slots": [str(slot) for slot in Slot.objects.select_related("source")],
-        "values": values,
-        "error": error,
+        "form": form,
     }
-    return render(request, "erasure/erase.html", page, status=422 if error else 200)
+    return render(request, "erasure/erase.html", page, status=422 if form.errors else 200)
 
 
 def _render(
-    request: HttpRequest, row: Erasure, template: str, *, trouble: str = "", status: int = 200
+    request: HttpRequest, row: Erasure, template: str, refused: ConfirmForm | None = None
 ) -> HttpResponse:
-    page: dict[str, Any] = {"view": erasure_view(row), "moves": _moves(row), "trouble": trouble}
-    return render(request, template, page, status=status)
+    form = refused or ConfirmForm(row)
+    page = {"view": erasure_view(row), "moves": _moves(row), "form": form}
+    return render(request, template, page, status=422 if refused else 200)
 
 
 def _moves(row: Erasure) -> bool:
