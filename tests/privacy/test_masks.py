@@ -26,6 +26,7 @@ from replview.access.visibility import (
 )
 from replview.features.history.record import read_history_record
 from replview.features.lag.charts import read_table_rates
+from replview.features.masks.forms import MaskForm
 from replview.features.masks.page import build_masks_page
 from replview.features.peeks.text import PeekResult, seen_sizes
 from replview.receiver.mask_rules import MaskRules, withholds_raw
@@ -256,7 +257,7 @@ def test_a_viewers_pages_say_why_there_is_no_value(history: History) -> None:
 def test_an_admin_looks_at_the_preview_and_adds_the_rule(history: History) -> None:
     client = client_of(name="root", role="admin")
     words = {"table": "public.*", "column": "stat*", "when": "ingest"}
-    page = build_masks_page(words, by="root")
+    page = build_masks_page(MaskForm(words, by="root"))
     assert page.preview is not None
     assert (page.preview.matches_words, page.preview.title, page.preview.at_ingest) == (
         "1 column of 1 table", "public.*.stat*", True,
@@ -267,7 +268,7 @@ def test_an_admin_looks_at_the_preview_and_adds_the_rule(history: History) -> No
     answer = client.post(reverse("masks"), words)
     rule = MaskRule.objects.get()
     assert answer.url == f"{reverse('masks')}#mask-{rule.pk}"
-    page = build_masks_page({}, by="root")
+    page = build_masks_page(MaskForm({}, by="root"))
     assert [(view.rule, view.matches_words) for view in page.rules] == [
         (rule, "1 column of 1 table")
     ]
@@ -288,10 +289,10 @@ def test_a_key_is_named_in_the_preview(history: History) -> None:
     [found] = matched_by(as_rule(unsaved_rule(table="orders", column="*", when="ingest")))
     assert found.keys == ["id"]
     assert found.version_words == "version 1"
-    page = build_masks_page({"table": "orders", "column": "*"}, by="root")
+    page = build_masks_page(MaskForm({"table": "orders", "column": "*"}, by="root"))
     assert page.preview is not None
     assert page.preview.keys == ["public.orders.id"]
-    assert page.values["when"] == "ingest"
+    assert page.preview.at_ingest
 
 
 def test_a_rule_that_cannot_be_is_said_beside_its_box(history: History) -> None:
@@ -300,8 +301,9 @@ def test_a_rule_that_cannot_be_is_said_beside_its_box(history: History) -> None:
     for answer in (client.get(reverse("masks"), words), client.post(reverse("masks"), words)):
         assert answer.status_code == 422
         page = answer.context["page"]
-        assert list(page.errors) == ["source"]
-        assert (page.values["column"], page.preview) == ("<b>", None)
+        assert list(page.form.errors) == ["source"]
+        assert (page.form["column"].value(), page.preview) == ("<b>", None)
+        assert 'aria-describedby="id_source_error"' in answer.text
     assert not MaskRule.objects.exists()
 
 

@@ -1,19 +1,16 @@
 """Build the page of mask rules: each rule with its matches, the form, and the form's preview."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from replview.access import mask_making
-from replview.store.models import MaskRule, Source
+from replview.features.masks.forms import MaskForm
+from replview.store.models import MaskRule
 from replview.text.formats import plural
 from replview.ui.sentence import Sentence
 
 #: Most tables shown per rule and most columns per table; a count stands for the rest.
 _TABLES_SHOWN = 20
 _COLUMNS_SHOWN = 12
-#: Parameter of ``unsaved_rule`` by form field.
-_RULE_PARAMETERS = {"source": "source", "table": "table", "column": "column", "type": "type_name",
-                    "when": "when", "note": "note"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,44 +81,20 @@ class MasksPage:
 
     rules: list[RuleView]
     sentence: Sentence
-    #: Names of the sources that a rule can be limited to.
-    sources: list[str]
-    #: The values in the form, by field.
-    values: Mapping[str, str]
-    #: The error message, by field.
-    errors: Mapping[str, str]
+    form: MaskForm
     #: The rule in the form; None while the form is empty or has an error.
     preview: RuleView | None
 
 
-def build_masks_page(
-    typed: Mapping[str, str], *, by: str, error: mask_making.MaskProblem | None = None
-) -> MasksPage:
+def build_masks_page(form: MaskForm) -> MasksPage:
     """Read the mask rules, and preview the rule in the form if the form has no error."""
     rules = [rule_view(rule) for rule in mask_making.all_rules()]
-    values = {form_field: typed.get(form_field, "")[:200] for form_field in _RULE_PARAMETERS}
-    values["when"] = values["when"] or MaskRule.When.INGEST
-    preview = None
-    if error is None and any(typed.get(form_field) for form_field in ("table", "column", "type")):
-        try:
-            preview = rule_view(typed_rule(typed, by=by))
-        except mask_making.MaskProblem as problem:
-            error = problem
     return MasksPage(
         rules=rules,
         sentence=_sentence(rules),
-        sources=list(Source.objects.values_list("name", flat=True)),
-        values=values,
-        errors={} if error is None else {error.field: str(error)},
-        preview=preview,
+        form=form,
+        preview=rule_view(form.rule) if form.is_valid() and form.rule else None,
     )
-
-
-def typed_rule(typed: Mapping[str, str], *, by: str) -> MaskRule:
-    """Build an unsaved rule from form values. Raises ``MaskProblem``."""
-    params = {param: typed.get(form_field, "") for form_field, param in _RULE_PARAMETERS.items()}
-    params["when"] = params["when"] or MaskRule.When.INGEST
-    return mask_making.unsaved_rule(**params, by=by)
 
 
 def _sentence(rules: list[RuleView]) -> Sentence:

@@ -1,0 +1,68 @@
+"""The form of a mask rule."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from django import forms
+
+from replview.access.mask_making import MaskProblem, unsaved_rule
+from replview.store.models import MaskRule, Source
+from replview.store.read.mask_rules import LONGEST_PATTERN
+from replview.ui.forms import add_problem
+
+
+def _pattern_field(label: str, placeholder: str, help_text: str = "") -> forms.Field:
+    attrs = {
+        "class": "mono", "maxlength": LONGEST_PATTERN, "spellcheck": "false",
+        "placeholder": placeholder,
+    }  # fmt: skip
+    return forms.CharField(
+        label=label, help_text=help_text, required=False, widget=forms.TextInput(attrs=attrs)
+    )
+
+
+class MaskForm(forms.Form):
+    """The form of a new rule; it is previewed by a link before it is added."""
+
+    source = forms.ModelChoiceField(
+        Source.objects.all(),
+        label="Source",
+        to_field_name="name",
+        empty_label="every source",
+        required=False,
+        error_messages={"invalid_choice": "There is no source %(value)s."},
+        widget=forms.Select(attrs={"class": "field"}),
+    )
+    table = _pattern_field(
+        "Table", "public.customers", "* matches anything; without a dot: in any schema."
+    )
+    column = _pattern_field("Column", "*email*")
+    type = _pattern_field("Type", "json*", "As format_type() writes it; empty: any.")
+    when = forms.CharField(required=False, empty_value=MaskRule.When.INGEST)
+    note = forms.CharField(label="Why", max_length=200, required=False)
+
+    def __init__(self, params: MutableMapping[str, Any], *, by: str, is_sent: bool = False) -> None:
+        """Take the parameters of a form or a link; without a pattern a link only fills the form."""
+        is_sent = is_sent or any(params.get(name) for name in ("table", "column", "type"))
+        super().__init__(params if is_sent else None, initial=params)
+        self.by = by
+        #: The rule of a valid form, which is not saved.
+        self.rule: MaskRule | None = None
+
+    def clean(self) -> None:
+        """Build the rule."""
+        if self.errors:
+            return
+        data = self.cleaned_data
+        try:
+            self.rule = unsaved_rule(
+                source=data["source"].name if data["source"] else "",
+                table=data["table"],
+                column=data["column"],
+                type_name=data["type"],
+                when=data["when"],
+                note=data["note"],
+                by=self.by,
+            )
+        except MaskProblem as problem:
+            add_problem(self, problem)
