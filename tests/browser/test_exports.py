@@ -190,7 +190,7 @@ def test_what_the_fields_say_is_exported(record: Feeder, page: Page, server: Ser
     expect(page.locator("#sentence h1")).to_contain_text("Ready:")
     # The page does not learn of these changes before the click.
     page.evaluate("""() => {
-        document.getElementById("f-actor").value = "bob";
+        document.getElementById("id_actor").value = "bob";
         document.querySelector("[name=tables][value='public.orders']").checked = true;
     }""")
     page.get_by_role("button", name="Export").click()

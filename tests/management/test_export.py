@@ -7,6 +7,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from replview.features.exports.api import SliceWords
+from replview.features.exports.forms import ExportForm
 from replview.features.exports.page import export_request_of
 from replview.management.commands.export import Command
 from replview.spark.options import Options
@@ -53,12 +54,12 @@ def test_the_scale_of_numeric_is_asked_for_by_every_way(
     history.commit(insert(9))
     run("export", slot=SLOT, name="n", since_last=True)
     assert [each.slice["numeric_scale"] for each in Export.objects.all()] == [2, 2]
-    by_page = export_request_of(history.slot, {"numeric_scale": "3"})
+    by_page = export_request_of(history.slot, ExportForm({"numeric_scale": "3"}))
     by_api = SliceWords(slot=SLOT, numeric_scale=3).export_request()
     assert (by_page.slice.numeric_scale, by_api.slice.numeric_scale) == (3, 3)
     assert Options.parse({"numeric_scale": "4", "dsn": "x"}).request.numeric_scale == 4
     with pytest.raises(Refused, match="no decimal has 39 digits"):
-        export_request_of(history.slot, {"numeric_scale": "39"})
+        export_request_of(history.slot, ExportForm({"numeric_scale": "39"}))
 
 
 def test_what_it_refuses(history: History, run) -> None:

@@ -9,6 +9,7 @@ from django.http import QueryDict
 
 from replview.access.withheld import visible_exports
 from replview.features.exports import reading_back
+from replview.features.exports.forms import ExportForm
 from replview.features.exports.outlook import Outlook, TooLong, outlook_of
 from replview.features.exports.request import (
     ExportRequest,
@@ -16,15 +17,14 @@ from replview.features.exports.request import (
     over_a_gap,
     read_export_request,
 )
-from replview.features.exports.summary import BEFORE_CHOICES, summary_of
-from replview.parquet.slices import BEFORE, BeforeOrigin
+from replview.features.exports.summary import summary_of
 from replview.store.models import Export, Relation, Slot
 from replview.store.read.transactions.fields import FIELDS
-from replview.store.read.transactions.filter_values import OPERATIONS
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.targets.policy import Policy, Refused, default_target, read_policy, target_of
 from replview.text.formats import age_words, bytes_words, count_words, plural
-from replview.text.parsing import table_word, whole_number
+from replview.text.parsing import table_word
+from replview.ui.forms import error_sentence
 from replview.ui.job_pages import SummaryPart, tables_words, url_of, words_of
 from replview.ui.sentence import Sentence, refusal
 
@@ -39,19 +39,6 @@ _UNCOUNTED_FIGURES: list[dict[str, Any]] = [
     {"label": "Time", "number": None},
     {"label": "Transactions", "number": None},
 ]
-#: Choices of the operations menu; another set is added once it is chosen.
-_OPERATION_CHOICES = (
-    ("", "all changes"),
-    ("IUD", "inserts, updates and deletes"),
-    ("I", "inserts"),
-    ("U", "updates"),
-    ("D", "deletes"),
-    ("UD", "updates and deletes"),
-    ("TM", "truncates and messages"),
-    ("S", "rows of baselines"),
-)
-_OP_NAMES = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
-             "S": "baselines"}  # fmt: skip
 _TABLES_OFFERED = 500
 _EARLIER_SHOWN = 3
 #: Parameters of this page that do not belong to the filter.
@@ -79,12 +66,12 @@ class ExportPage:
     """The content of the export page."""
 
     slot: Slot
+    form: ExportForm
     words: dict[str, str]
     policy: Policy
     sentence: Sentence
     anywhere: bool
     tables: list[str]
-    operations: list[tuple[str, str]]
     export_request: ExportRequest | None = None
     outlook: Outlook | None = None
     schema: list[reading_back.SchemaTab] = field(default_factory=list)
@@ -101,7 +88,7 @@ class ExportPage:
     @property
     def filter(self) -> TransactionFilter:
         """Return the filter that the parameters mean."""
-        return TransactionFilter.from_words(self.words)
+        return self.form.filter
 
     @property
     def hidden(self) -> list[tuple[str, str]]:
@@ -160,17 +147,11 @@ class ExportPage:
         return [(param, value) for param, value in self.hidden if param in _REMOVABLE]
 
     @property
-    def before_choices(self) -> list[tuple[str, str]]:
-        """Return the choices of rows before an update: value and label."""
-        return [(name, label) for name, label, _ in BEFORE_CHOICES]
-
-    @property
     def summary(self) -> list[SummaryPart]:
         """Return the sentence that sums up the fields."""
-        ops = "" if self.filter.ops == OPERATIONS else self.filter.ops
         return summary_of(
             self.words,
-            operations=dict(self.operations)[ops],
+            operations=self.form.operations,
             tables=self.tables_words,
             conditions=[(name, value) for name, value, _ in self.removable],
             target=self.target or self.words.get("to", ""),
@@ -204,17 +185,16 @@ def read_export_page(
 ) -> ExportPage:
     """Return the content of the page; ``tested`` is the result of the last test write."""
     policy = read_policy()
-    params = {"slot": str(slot)} | params
-    filter_ = TransactionFilter.from_words(params)
+    form = export_form(slot, params)
     rows = visible_exports().defer("result", "slice")
     page = ExportPage(
         slot=slot,
-        words=params,
+        form=form,
+        words={"slot": str(slot)} | params,
         policy=policy,
         sentence=Sentence(level="idle", title=""),
         anywhere=anywhere,
-        tables=_table_choices(slot, filter_.tables),
-        operations=_operation_choices(filter_.ops),
+        tables=_table_choices(slot, form.filter.tables),
         earlier=list(rows[:_EARLIER_SHOWN]),
         earlier_in_all=rows.count(),
     )
@@ -294,7 +274,7 @@ def _cause(left_out: tuple[str, ...], schema: list[reading_back.SchemaTab]) -> s
 def _count_slice(page: ExportPage) -> Refused | None:
     """Resolve and count the slice; return what prevents its export, or None."""
     try:
-        page.export_request = export_request_of(page.slot, page.words)
+        page.export_request = export_request_of(page.slot, page.form)
         page.target_default = default_target(page.export_request.slice)
         if not page.export_request.empty:
             page.outlook = outlook_of(page.export_request)
@@ -308,27 +288,31 @@ def _count_slice(page: ExportPage) -> Refused | None:
     return None
 
 
-def export_request_of(slot: Slot, params: Mapping[str, str]) -> ExportRequest:
-    """Return the slice that the page's parameters mean. Raises ``Refused``."""
-    filter_params = {name: value for name, value in params.items() if name not in OWN_PARAMETERS}
-    before: BeforeOrigin = next(
-        (origin for origin in BEFORE if origin == params.get("before")), "sent"
-    )
-    name, since_last = params.get("name", "").strip()[:100], bool(params.get("since_last"))
-    return read_export_request(
-        slot, filter_params, name=name, since_last=since_last, before=before,
-        numeric_scale=whole_number(params.get("numeric_scale", "")), strict=False,
-    )  # fmt: skip
+def export_form(slot: Slot, params: Mapping[str, str]) -> ExportForm:
+    """Return the form of the page's parameters, which need not name the slot."""
+    return ExportForm({"slot": str(slot)} | dict(params))
+
+
+def export_request_of(slot: Slot, form: ExportForm) -> ExportRequest:
+    """Return the slice that the form means. Raises ``Refused``."""
+    filter_params = {name: value for name, value in form.data.items() if name not in OWN_PARAMETERS}
+    return read_export_request(slot, filter_params, **form.options(), strict=False)
 
 
 def _read_target(page: ExportPage) -> None:
-    text = page.words.get("to", "").strip() or page.target_default
+    page.form.is_valid()
+    form, elsewhere = page.form, ", another folder or a URL" if page.anywhere else ""
+    target_field = form.fields["to"]
+    target_field.help_text = f"A folder within {page.policy.root}{elsewhere}."
+    target_field.widget.attrs["placeholder"] = page.target_default
+    text = form.cleaned_data.get("to") or page.target_default
     if not text:
         return
     try:
         page.target = target_of(text, page.policy, anywhere=page.anywhere)
     except Refused as refused:
         page.target_trouble = refused
+        form.add_error("to", error_sentence(refused))
 
 
 def _table_choices(slot: Slot, chosen: tuple[str, ...]) -> list[str]:
@@ -336,10 +320,3 @@ def _table_choices(slot: Slot, chosen: tuple[str, ...]) -> list[str]:
     return sorted(
         {*(table_word(relation.schema, relation.table) for relation in relations), *chosen}
     )
-
-
-def _operation_choices(chosen: str) -> list[tuple[str, str]]:
-    choices = list(_OPERATION_CHOICES)
-    if chosen != OPERATIONS and chosen not in dict(choices):
-        choices.append((chosen, ", ".join(_OP_NAMES[letter] for letter in chosen)))
-    return choices

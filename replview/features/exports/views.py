@@ -16,6 +16,7 @@ from replview.access.withheld import visible_exports
 from replview.features.exports.files import files_of, zip_pieces
 from replview.features.exports.outlook import spark_for
 from replview.features.exports.page import (
+    export_form,
     export_request_of,
     export_url,
     export_words,
@@ -69,10 +70,13 @@ def new(request: HttpRequest) -> HttpResponse:
         raise Http404("there is no slot")
     try:
         read_policy().check()
-        export_request = export_request_of(slot, params)
+        form = export_form(slot, params)
+        export_request = export_request_of(slot, form)
+        if not form.is_valid():
+            return _render(request, slot, params, status=422)
         row = ask(
             export_request,
-            params.get("to", "").strip() or default_target(export_request.slice),
+            form.cleaned_data["to"] or default_target(export_request.slice),
             by=request.user.get_username(),
             how=Export.How.PAGE,
             anywhere=may_choose_anywhere(request.user),
@@ -90,11 +94,12 @@ def test_target(request: HttpRequest) -> HttpResponse:
     slot = _slot(params)
     if slot is None:
         raise Http404("there is no slot")
-    text = params.get("to", "").strip()
+    form = export_form(slot, params)
     try:
         policy = read_policy()
         policy.check()
-        text = text or default_target(export_request_of(slot, params).slice)
+        export_request = export_request_of(slot, form)
+        text = form.cleaned_data.get("to") or default_target(export_request.slice)
         target = target_of(text, policy, anywhere=may_choose_anywhere(request.user))
         result: dict[str, Any] = {"target": target, "ok": True, "cause": "", "remedy": ""}
         try:
@@ -204,7 +209,6 @@ def _render(
         "slot": slot,
         "refused": refused,
         "tested": tested if tested and tested.get("target") == page.target else None,
-        "slots": [str(choice) for choice in Slot.objects.select_related("source")],
     }
     return render(request, "exports/exports.html", context, status=status)
 

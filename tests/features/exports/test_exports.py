@@ -91,6 +91,22 @@ def test_the_page_renders(history: History, client: Client) -> None:
     assert "<i>" not in page
 
 
+def test_each_error_stands_beside_its_field(history: History, client: Client) -> None:
+    wrong = {"since": "soon", "before": "never", "numeric_scale": "two", "to": "../x"}
+    for answer in (client.get("/exports/", wrong), client.post("/exports/new/", wrong)):
+        page = spaced(answer.content.decode())
+        for name, error in (
+            ("since", "This is not understood"),
+            ("before", "Choose where the rows come from."),
+            ("numeric_scale", "Write a number of digits from 0 to 38"),
+            ("to", ".."),
+        ):
+            assert error in page.partition(f'id="id_{name}_error"')[2][:700], name
+            assert f'id_{name}_error"' in page.partition(f'id="id_{name}_error"')[0]
+    assert answer.status_code == 422
+    assert not Export.objects.exists()
+
+
 def test_the_address_is_the_sentence(history: History) -> None:
     page = page_of(history)
     assert page.sentence.title.startswith("Ready: 3 rows, about")
