@@ -15,10 +15,11 @@ from replview.access.rights import Role
 from replview.acts.credentials import Credentials, plan_credentials, set_credentials
 from replview.acts.moving import Move, carry_out_move, plan_move
 from replview.acts.sources import plan_remove, plan_rename, remove_source, rename_source
+from replview.features.sources.forms import CredentialsForm, MoveForm, RenameForm
 from replview.store.models import Slot, Source
 from replview.store.secrets import SecretKeyChanged, seal, unseal
 from replview.ui import managed
-from replview.ui.params import Params
+from replview.ui.forms import error_sentence, posted
 
 _DRAFT_KEY = "move"
 #: Seconds for which a tested address is kept, sealed, until it is confirmed.
@@ -30,15 +31,14 @@ _SECRET_FIELDS = ("dsn", "password")
 class CredentialsPage(managed.ActPage):
     """The page that changes a source's credentials."""
 
-    #: Values of a form that was refused; a password is never shown again.
-    typed_user: str = ""
-    typed_ref: str = ""
+    form: CredentialsForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePage(managed.ActPage):
     """The page that moves a source to another address."""
 
+    form: MoveForm
     #: Result of testing the address; None before one was tested.
     move: Move | None = None
 
@@ -47,7 +47,7 @@ class MovePage(managed.ActPage):
 class RenamePage(managed.ActPage):
     """The page that renames a source."""
 
-    typed_name: str = ""
+    form: RenameForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +65,15 @@ class RemovePage(managed.ActPage):
 def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
     """Change the credentials: test them, then store them sealed; never show them again."""
     source = managed.source_for(request, source_name, Role.ADMIN)
-    page = CredentialsPage(source=source, act=plan_credentials(source))
-    status = 200
-    if request.method == "POST":
-        new = Credentials(
-            dsn=_text(request, "dsn"),
-            user=_text(request, "user", 200),
-            password=Params(request.POST).text("password", 1000, strip=False),
-            password_ref=_text(request, "password_ref", 1000),
-        )
+    form = CredentialsForm(posted(request))
+    page = CredentialsPage(source=source, act=plan_credentials(source), form=form)
+    status = 422 if form.errors else 200
+    if form.is_valid():
+        new = Credentials(**form.cleaned_data)
         try:
             connected = set_credentials(source, new, by=request.user.get_username())
         except managed.EXPECTED as error:
-            page = replace(page, trouble=managed.trouble_of(error), typed_user=new.user,
-                           typed_ref=new.password_ref)  # fmt: skip
-            status = 422
+            page, status = replace(page, trouble=managed.trouble_of(error)), 422
         else:
             lines = [
                 f"Connected as {connected.server.role} on database {connected.server.database}: "
@@ -102,12 +96,15 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
 def move(request: HttpRequest, source_name: str) -> HttpResponse:
     """Change the address: test it, show the outcome for each slot, then ask for confirmation."""
     source = managed.source_for(request, source_name, Role.ADMIN)
-    page = MovePage(source=source)
-    action = request.POST.get("action", "") if request.method == "POST" else ""
+    action = request.POST.get("action", "")
     if action == "forget":
         request.session.pop(_DRAFT_KEY, None)
         return redirect("source-move", source.name)
-    typed = _typed_address(request) if action == "try" else _tested_address(request, source)
+    form = MoveForm(request.POST if action == "try" else None)
+    page = MovePage(source=source, form=form)
+    if form.errors:
+        return render(request, "acts/move.html", {"page": page}, status=422)
+    typed = form.cleaned_data if action == "try" else _tested_address(request, source)
     try:
         if typed is not None:
             planned = plan_move(source, **typed)
@@ -147,16 +144,19 @@ def _move_source(request: HttpRequest, source: Source, planned: Move) -> HttpRes
 def rename(request: HttpRequest, source_name: str) -> HttpResponse:
     """Rename the source."""
     source = managed.source_for(request, source_name, Role.ADMIN)
-    name = _text(request, "name", 200)
-    page = RenamePage(source=source, act=plan_rename(source, name), typed_name=name)
-    if request.method == "GET":
-        return render(request, "acts/rename.html", {"page": page})
+    form = RenameForm(posted(request), initial={"name": source.name})
+    name = form.cleaned_data["name"] if form.is_valid() else ""
+    page = RenamePage(source=source, act=plan_rename(source, name), form=form)
+    if not form.is_valid():
+        status = 422 if form.errors else 200
+        return render(request, "acts/rename.html", {"page": page}, status=status)
     former = source.name
     try:
         rename_source(source, name, by=request.user.get_username())
     except managed.EXPECTED as error:
-        source.name = former
-        page = replace(page, trouble=managed.trouble_of(error))
+        source.name, trouble = former, managed.trouble_of(error)
+        form.add_error("name", error_sentence(trouble))
+        page = replace(page, trouble=trouble)
         return render(request, "acts/rename.html", {"page": page}, status=422)
     title = f"{former} is now named {source.name}."
     return _show_outcome(request, managed.Outcome(title=title, links=_links(source)))
@@ -192,14 +192,6 @@ def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     return _show_outcome(request, outcome)
 
 
-def _typed_address(request: HttpRequest) -> dict[str, Any]:
-    return {
-        "dsn": _text(request, "dsn"),
-        "password_ref": _text(request, "password_ref", 1000),
-        "keep_password": request.POST.get("keep_password") == "on",
-    }
-
-
 def _tested_address(request: HttpRequest, source: Source) -> dict[str, Any] | None:
     """Return the address that this account tested last; None if there is none or it expired."""
     draft = request.session.get(_DRAFT_KEY)
@@ -211,10 +203,6 @@ def _tested_address(request: HttpRequest, source: Source) -> dict[str, Any] | No
         request.session.pop(_DRAFT_KEY, None)
         return None
     return address
-
-
-def _text(request: HttpRequest, name: str, most: int = 4000) -> str:
-    return Params(request.POST).text(name, most)
 
 
 def _links(source: Source) -> list[tuple[str, str]]:

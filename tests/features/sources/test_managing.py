@@ -444,7 +444,7 @@ def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, so
 
         assert wrong.status_code == 422
         assert "refused the password of role keeper" in page_of(wrong).trouble.cause
-        assert page_of(wrong).typed_user == "keeper"
+        assert page_of(wrong).form["user"].value() == "keeper"
         assert "geheim" not in spaced(wrong.content.decode())
         shop.refresh_from_db()
         assert shop.sealed_password == before
@@ -597,7 +597,9 @@ def test_a_source_is_renamed_and_saved_filters_follow(admin, shop) -> None:
     assert admin.get("/sources/store%202/").status_code == 200
     refused = admin.post("/sources/store%202/rename/", {"name": "a/b"})
     assert refused.status_code == 422
-    assert (page_of(refused).typed_name, page_of(refused).source.name) == ("a/b", "store 2")
+    page = page_of(refused)
+    assert (page.form["name"].value(), page.source.name) == ("a/b", "store 2")
+    assert 'aria-invalid="true" aria-describedby="id_name_error"' in refused.text
     assert "Rename store 2." in text_of(admin.get("/sources/store%202/rename/"))
 
 
