@@ -5,6 +5,8 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest, QueryDict
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from replview.store.models import Slot
 from replview.text.problem import Problem
@@ -28,6 +30,11 @@ def add_problem(form: forms.BaseForm, problem: Problem) -> None:
     """Add a problem as an error of the field that it names; without one, of the whole form."""
     name = problem.field if problem.field in form.fields else None
     form.add_error(name, error_sentence(problem))
+
+
+def titled(title: str, text: str) -> SafeString:
+    """Return the label of a choice: its title in bold, and what it means."""
+    return format_html("<b>{}</b> {}", title, text)
 
 
 class SizeField(forms.CharField):

@@ -1,6 +1,6 @@
 """The form of a mask rule."""
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -8,7 +8,7 @@ from django import forms
 from replview.access.mask_making import MaskProblem, unsaved_rule
 from replview.store.models import MaskRule, Source
 from replview.store.read.mask_rules import LONGEST_PATTERN
-from replview.ui.forms import add_problem
+from replview.ui.forms import add_problem, titled
 
 
 def _pattern_field(label: str, placeholder: str, help_text: str = "") -> forms.Field:
@@ -38,12 +38,28 @@ class MaskForm(forms.Form):
     )
     column = _pattern_field("Column", "*email*")
     type = _pattern_field("Type", "json*", "As format_type() writes it; empty: any.")
-    when = forms.CharField(required=False, empty_value=MaskRule.When.INGEST)
+    when = forms.ChoiceField(
+        label="Where",
+        choices=[
+            (
+                MaskRule.When.INGEST.value,
+                titled("At ingest.", "The value is never kept, not even in the store's files."),
+            ),
+            (
+                MaskRule.When.DISPLAY.value,
+                titled("On display.", "The value is stored, but shown to nobody, not even admins."),
+            ),
+        ],
+        required=False,
+        error_messages={"invalid_choice": "Choose where the values are taken away."},
+        widget=forms.RadioSelect,
+    )
     note = forms.CharField(label="Why", max_length=200, required=False)
 
-    def __init__(self, params: MutableMapping[str, Any], *, by: str, is_sent: bool = False) -> None:
+    def __init__(self, params: Mapping[str, Any], *, by: str, is_sent: bool = False) -> None:
         """Take the parameters of a form or a link; without a pattern a link only fills the form."""
         is_sent = is_sent or any(params.get(name) for name in ("table", "column", "type"))
+        params = {"when": MaskRule.When.INGEST.value} | dict(params.items())
         super().__init__(params if is_sent else None, initial=params)
         self.by = by
         #: The rule of a valid form, which is not saved.
@@ -60,7 +76,7 @@ class MaskForm(forms.Form):
                 table=data["table"],
                 column=data["column"],
                 type_name=data["type"],
-                when=data["when"],
+                when=data["when"] or MaskRule.When.INGEST,
                 note=data["note"],
                 by=self.by,
             )

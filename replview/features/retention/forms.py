@@ -9,7 +9,7 @@ from replview.store.models import Slot
 from replview.store.retention import archive, size
 from replview.store.retention.archived import former_target
 from replview.targets.policy import Refused, read_policy, target_of, try_target
-from replview.ui.forms import SizeField, error_sentence
+from replview.ui.forms import SizeField, error_sentence, titled
 
 
 class StoreBudgetForm(forms.Form):
@@ -17,10 +17,28 @@ class StoreBudgetForm(forms.Form):
 
     budget = SizeField(label="Maximum size", help_text="50GB, 1.5TB, or none")
     protect = forms.ChoiceField(
-        choices=Slot.Protect.choices,
+        label="At this size",
+        choices=[
+            (
+                Slot.Protect.DATABASE.value,
+                titled(
+                    "Protect the database.",
+                    "Receivers continue, so that no source retains WAL; the oldest days of history "
+                    "are deleted.",
+                ),
+            ),
+            (
+                Slot.Protect.RECORD.value,
+                titled(
+                    "Protect the record.",
+                    "Receivers stop; no history is deleted, and sources retain WAL.",
+                ),
+            ),
+        ],
         error_messages=dict.fromkeys(
             ("required", "invalid_choice"), "Choose what to protect at the budget."
         ),
+        widget=forms.RadioSelect,
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None) -> None:
