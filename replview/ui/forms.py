@@ -32,6 +32,29 @@ def add_problem(form: forms.BaseForm, problem: Problem) -> None:
     form.add_error(name, error_sentence(problem))
 
 
+def text_field(
+    label: str = "",
+    *,
+    help_text: str = "",
+    most: int | None = None,
+    css: str = "",
+    **attributes: object,
+) -> forms.CharField:
+    """Return a field for a text of at most ``most`` characters, which may be empty.
+
+    ``css`` and the other ``attributes`` are those of its input.
+    """
+    attributes = {"autocomplete": "off", "spellcheck": "false", **attributes}
+    attributes |= {"class": css} if css else {}
+    return forms.CharField(
+        label=label,
+        help_text=help_text,
+        max_length=most,
+        required=False,
+        widget=forms.TextInput(attrs=attributes),
+    )
+
+
 def titled(title: str, text: str) -> SafeString:
     """Return the label of a choice: its title in bold, and what it means."""
     return format_html("<b>{}</b> {}", title, text)

@@ -17,7 +17,7 @@ from replview.access.rights import Role, account_of
 from replview.access.tokens import scopes_for
 from replview.features.accounts.attempts import wrong_code, wrong_password
 from replview.store.models import ApiToken, Source
-from replview.ui.forms import error_sentence
+from replview.ui.forms import error_sentence, text_field
 
 _MAX_TOKEN_DAYS = 3650
 _DAYS_ERROR = f"Days from 1 to {_MAX_TOKEN_DAYS}, or empty."
@@ -43,21 +43,19 @@ def _password_field(label: str, autocomplete: str = "new-password", **attrs: obj
     )
 
 
-def _code_field(label: str, **attrs: object) -> forms.Field:
-    attrs = {
-        "autocomplete": "one-time-code", "inputmode": "numeric", "spellcheck": "false",
-        "maxlength": 64, "required": True, **attrs,
-    }  # fmt: skip
-    return forms.CharField(label=label, required=False, widget=forms.TextInput(attrs=attrs))
-
-
-def _account_name_field(label: str, **attrs: object) -> forms.Field:
-    attrs = {
-        "autocapitalize": "none", "spellcheck": "false", "maxlength": 150, "required": True, **attrs
-    }  # fmt: skip
-    return forms.CharField(
-        label=label, required=False, strip=False, widget=forms.TextInput(attrs=attrs)
+def _code_field(label: str, **attributes: Any) -> forms.Field:
+    return text_field(
+        label,
+        autocomplete="one-time-code",
+        inputmode="numeric",
+        maxlength=64,
+        required=True,
+        **attributes,
     )
+
+
+def _account_name_field(label: str, **attributes: Any) -> forms.Field:
+    return text_field(label, autocapitalize="none", maxlength=150, required=True, **attributes)
 
 
 class CurrentPasswordForm(forms.Form):
@@ -282,12 +280,7 @@ class GrantForm(forms.Form):
     """The form of a grant for an account or, without one, for a group."""
 
     user = forms.ModelChoiceField(User.objects.all(), required=False, widget=forms.HiddenInput)
-    group = forms.CharField(
-        label="Group",
-        max_length=150,
-        required=False,
-        widget=forms.TextInput(attrs={"required": True, "list": "groups", "autocomplete": "off"}),
-    )
+    group = text_field("Group", most=150, required=True, list="groups")
     source = forms.ModelChoiceField(
         Source.objects.all(),
         label="Source",
@@ -297,14 +290,12 @@ class GrantForm(forms.Form):
         error_messages={"invalid_choice": "There is no source %(value)s."},
         widget=forms.Select(attrs={"class": "field"}),
     )
-    tables = forms.CharField(
-        label="Tables",
+    tables = text_field(
+        "Tables",
         help_text="* matches anything; empty: all tables.",
-        max_length=4000,
-        required=False,
-        widget=forms.TextInput(
-            attrs={"class": "mono", "spellcheck": "false", "placeholder": "public.*, sales.orders"}
-        ),
+        most=4000,
+        css="mono",
+        placeholder="public.*, sales.orders",
     )
 
     def clean_tables(self) -> list[str]:

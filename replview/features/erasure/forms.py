@@ -12,7 +12,7 @@ from replview.features.erasure.queue import (
     word_of,
 )
 from replview.store.models import Erasure
-from replview.ui.forms import SlotField, add_problem
+from replview.ui.forms import SlotField, add_problem, text_field
 
 _LONGEST_ROWS = 400_000
 
@@ -36,24 +36,14 @@ class ErasureForm(forms.Form):
             }
         ),
     )
-    columns = forms.CharField(
-        label="Columns",
-        help_text="Empty: every value of the rows.",
-        max_length=1000,
-        required=False,
-        widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false"}),
+    columns = text_field(
+        "Columns", help_text="Empty: every value of the rows.", most=1000, css="mono"
     )
-    actor = forms.CharField(
-        label="Actor",
-        help_text="The exact actor name of the person; empty: none.",
-        max_length=300,
-        required=False,
+    actor = text_field(
+        "Actor", help_text="The exact actor name of the person; empty: none.", most=300
     )
-    why = forms.CharField(
-        label="Reason",
-        help_text="Recorded with the erasure: do not name the person.",
-        max_length=1000,
-        required=False,
+    why = text_field(
+        "Reason", help_text="Recorded with the erasure: do not name the person.", most=1000
     )
     #: The request of a valid form.
     erasure_request: ErasureRequest
@@ -96,18 +86,7 @@ class ErasureForm(forms.Form):
 class ConfirmForm(forms.Form):
     """The form that starts an erasure, given the text that confirms it."""
 
-    typed = forms.CharField(
-        required=False,
-        widget=forms.TextInput(
-            attrs={
-                "class": "mono",
-                "autocomplete": "off",
-                "autocapitalize": "off",
-                "spellcheck": "false",
-                "required": True,
-            }
-        ),
-    )
+    typed = text_field(css="mono", autocapitalize="off", required=True)
 
     def __init__(self, row: Erasure, data: Mapping[str, Any] | None = None) -> None:
         self.row = row

@@ -13,7 +13,7 @@ from replview.features.exports.summary import BEFORE_CHOICES
 from replview.parquet.slices import BeforeOrigin
 from replview.store.read.transactions.filter_values import OPERATIONS
 from replview.store.read.transactions.transaction_filter import TransactionFilter
-from replview.ui.forms import SlotField
+from replview.ui.forms import SlotField, text_field
 
 #: Choices of the operations menu; another set is added once it is chosen.
 _OPERATION_CHOICES = (
@@ -31,20 +31,6 @@ _OP_NAMES = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "
 _NOT_UNDERSTOOD = "This is not understood: leave it out, or write it as described."
 
 
-def _text_field(
-    label: str, placeholder: str, most: int, *, help_text: str = "", css: str = ""
-) -> forms.Field:
-    attrs = {"placeholder": placeholder, "autocomplete": "off", "spellcheck": "false"}
-    attrs |= {"class": css} if css else {}
-    return forms.CharField(
-        label=label,
-        help_text=help_text,
-        max_length=most,
-        required=False,
-        widget=forms.TextInput(attrs=attrs),
-    )
-
-
 class ExportForm(forms.Form):
     """The fields of an export: a part of the filter, and what an export has besides."""
 
@@ -52,11 +38,16 @@ class ExportForm(forms.Form):
     ops = forms.CharField(
         label="Operations", required=False, widget=forms.Select(attrs={"class": "field"})
     )
-    actor = _text_field("Actor", "anyone", 200, help_text="The exact name; ? for unknown.")
-    since = _text_field(
-        "Committed from", "the beginning", 40, help_text="A time, or an age like 2h."
+    actor = text_field(
+        "Actor", help_text="The exact name; ? for unknown.", most=200, placeholder="anyone"
     )
-    until = _text_field("Committed to", "now", 40, help_text="Excluded.")
+    since = text_field(
+        "Committed from",
+        help_text="A time, or an age like 2h.",
+        most=40,
+        placeholder="the beginning",
+    )
+    until = text_field("Committed to", help_text="Excluded.", most=40, placeholder="now")
     before = forms.ChoiceField(
         label="Rows before an update",
         choices=[(name, label) for name, label, _ in BEFORE_CHOICES],
@@ -71,8 +62,10 @@ class ExportForm(forms.Form):
         error_messages={"invalid": "Write a number of digits from 0 to 38, or leave it out."},
         widget=forms.NumberInput(attrs={"min": 0, "max": 38, "placeholder": "as text"}),
     )
-    to = _text_field("Target", "", 1000, css="mono")
-    name = _text_field("Name", "none", 100, help_text="To continue the export later.")
+    to = text_field("Target", most=1000, css="mono")
+    name = text_field(
+        "Name", help_text="To continue the export later.", most=100, placeholder="none"
+    )
     since_last = forms.BooleanField(required=False)
 
     def __init__(self, params: Mapping[str, Any]) -> None:

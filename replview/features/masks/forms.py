@@ -8,16 +8,12 @@ from django import forms
 from replview.access.mask_making import MaskProblem, unsaved_rule
 from replview.store.models import MaskRule, Source
 from replview.store.read.mask_rules import LONGEST_PATTERN
-from replview.ui.forms import add_problem, titled
+from replview.ui.forms import add_problem, text_field, titled
 
 
 def _pattern_field(label: str, placeholder: str, help_text: str = "") -> forms.Field:
-    attrs = {
-        "class": "mono", "maxlength": LONGEST_PATTERN, "spellcheck": "false",
-        "placeholder": placeholder,
-    }  # fmt: skip
-    return forms.CharField(
-        label=label, help_text=help_text, required=False, widget=forms.TextInput(attrs=attrs)
+    return text_field(
+        label, help_text=help_text, css="mono", maxlength=LONGEST_PATTERN, placeholder=placeholder
     )
 
 
@@ -54,7 +50,7 @@ class MaskForm(forms.Form):
         error_messages={"invalid_choice": "Choose where the values are taken away."},
         widget=forms.RadioSelect,
     )
-    note = forms.CharField(label="Why", max_length=200, required=False)
+    note = text_field("Why", most=200)
 
     def __init__(self, params: Mapping[str, Any], *, by: str, is_sent: bool = False) -> None:
         """Take the parameters of a form or a link; without a pattern a link only fills the form."""

@@ -9,7 +9,7 @@ from replview.store.models import Slot
 from replview.store.retention import archive, size
 from replview.store.retention.archived import former_target
 from replview.targets.policy import Refused, read_policy, target_of, try_target
-from replview.ui.forms import SizeField, error_sentence, titled
+from replview.ui.forms import SizeField, error_sentence, text_field, titled
 
 
 class StoreBudgetForm(forms.Form):
@@ -63,20 +63,13 @@ def _hours_field(label: str, help_text: str, most: float) -> forms.Field:
 class ArchiveForm(forms.Form):
     """The form of the archive: its target, which is tested, and its times."""
 
-    target = forms.CharField(
-        label="Archive to",
+    target = text_field(
+        "Archive to",
         help_text="a folder on the worker's machine, or s3://bucket/folder; with the worker's "
         "credentials",
-        max_length=1000,
-        required=False,
-        widget=forms.TextInput(
-            attrs={
-                "class": "mono",
-                "autocomplete": "off",
-                "spellcheck": "false",
-                "required": True,
-            }
-        ),
+        most=1000,
+        css="mono",
+        required=True,
     )
     after_hours = _hours_field("Archive history older than", "hours", archive.MOST["after_hours"])
     every_hours = _hours_field(

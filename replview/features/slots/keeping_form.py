@@ -5,7 +5,7 @@ from django.http import QueryDict
 
 from replview.store.retention.policy import Keeping, check
 from replview.text.sizes import limit_text, parse_limit
-from replview.ui.forms import SizeField, error_sentence
+from replview.ui.forms import SizeField, error_sentence, text_field
 from replview.ui.retention_text import days_typed, parse_keep_for
 
 
@@ -18,23 +18,13 @@ def _parse_keep_at_most(text: str) -> int | None:
 class KeepingForm(forms.Form):
     """The form of a slot's retention, and the slot's name that confirms a deletion."""
 
-    keep_for = forms.CharField(
-        label="For",
-        help_text="30d, 12w, or none: for ever",
-        max_length=40,
-        required=False,
-        widget=forms.TextInput(attrs={"class": "mono", "autocomplete": "off"}),
-    )
+    keep_for = text_field("For", help_text="30d, 12w, or none: for ever", most=40, css="mono")
     keep_at_most = SizeField(
         _parse_keep_at_most,
         label="At most",
         help_text="50GB, 1.5TB, or none; in the store (estimate)",
     )
-    typed = forms.CharField(
-        max_length=63,
-        required=False,
-        widget=forms.TextInput(attrs={"class": "mono", "autocomplete": "off"}),
-    )
+    typed = text_field(most=63, css="mono")
 
     def __init__(self, current: Keeping, params: QueryDict) -> None:
         """Take the parameters of a link or a form; one that is missing stays as it is."""

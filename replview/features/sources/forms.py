@@ -2,16 +2,7 @@
 
 from django import forms
 
-
-def _field(label: str, most: int, help_text: str = "", **attrs: object) -> forms.Field:
-    attrs = {"class": "mono", "spellcheck": "false", "autocomplete": "off", **attrs}
-    return forms.CharField(
-        label=label,
-        help_text=help_text,
-        max_length=most,
-        required=False,
-        widget=forms.TextInput(attrs=attrs),
-    )
+from replview.ui.forms import text_field
 
 
 def _dsn_field(label: str, help_text: str, **attrs: object) -> forms.Field:
@@ -32,8 +23,13 @@ def _dsn_field(label: str, help_text: str, **attrs: object) -> forms.Field:
 class CredentialsForm(forms.Form):
     """The form of new credentials, with the fields of ``Credentials``; a secret is not shown."""
 
-    user = _field(
-        "Role", 63, "Empty: keep the role.", placeholder="as before", autocapitalize="off"
+    user = text_field(
+        "Role",
+        help_text="Empty: keep the role.",
+        most=63,
+        css="mono",
+        placeholder="as before",
+        autocapitalize="off",
     )
     password = forms.CharField(
         label="New password",
@@ -43,11 +39,12 @@ class CredentialsForm(forms.Form):
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
-    password_ref = _field(
+    password_ref = text_field(
         "Or its location",
-        1000,
-        "file:/path (read at each connection) or env:NAME, for replview and its workers. "
+        help_text="file:/path (read at each connection) or env:NAME, for replview and its workers. "
         "REPLVIEW_SOURCE_PASSWORDS must allow this host.",
+        most=1000,
+        css="mono",
         placeholder="file:/run/secrets/shop",
     )
     dsn = _dsn_field(
@@ -66,11 +63,12 @@ class MoveForm(forms.Form):
         "it may contain a password.",
         required=True,
     )
-    password_ref = _field(
+    password_ref = text_field(
         "Location of the password",
-        1000,
-        "Where to read the password if the address contains none: file:/path or env:NAME. "
-        "REPLVIEW_SOURCE_PASSWORDS must allow the host.",
+        help_text="Where to read the password if the address contains none: file:/path or "
+        "env:NAME. REPLVIEW_SOURCE_PASSWORDS must allow the host.",
+        most=1000,
+        css="mono",
         placeholder="file:/run/secrets/shop",
     )
     keep_password = forms.BooleanField(required=False)
@@ -79,4 +77,4 @@ class MoveForm(forms.Form):
 class RenameForm(forms.Form):
     """The form of a source's new name."""
 
-    name = _field("New name", 63, required=True)
+    name = text_field("New name", most=63, css="mono", required=True)
