@@ -1,4 +1,4 @@
-"""Parts that forms share: fields for a size and a slot, and problems of libraries as errors."""
+"""Parts that forms share: kinds of fields, and problems of libraries as errors."""
 
 from collections.abc import Callable
 from typing import Any

@@ -24,8 +24,6 @@ def parse_keep_for(text: str) -> int | None:
     return int(match[1]) * _UNITS[match[2]]
 
 
-
-
 def days_typed(days: int | None) -> str:
     """Return days in the form that ``parse_keep_for`` reads."""
     return "none" if days is None else f"{days}d"
