@@ -66,6 +66,12 @@ class TransactionLine:
         return self.row.state in history.OPEN_STATES
 
     @property
+    def row_classes(self) -> str:
+        """Return the classes of its row, which show how it ended and whether it is chosen."""
+        names = "no-longer" if self.lost else "open-row" if self.open else ""
+        return f"{names} selected".strip() if self.chosen else names
+
+    @property
     def wordless(self) -> bool:
         """Return whether the line needs no word for the state, because it is the usual one."""
         return self.row.state in ("committed", "message")

@@ -2,14 +2,16 @@
 
 import datetime as dt
 import re
-from html import escape
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
+from django.utils.html import escape
 
-from replview.features.transactions.tags import transaction_line_html
 from replview.health.open_transactions import Touched
+from replview.store.read.changes.records import transaction_json
 from replview.store.read.rows import TransactionRow
+from replview.ui.changes.transaction_columns import COLUMNS, ONE_SLOT_COLUMNS
 from replview.ui.changes.transaction_lines import TransactionLine
 
 HOSTILE = "\"><img src=x onerror=1>'"
@@ -33,6 +35,11 @@ def line(*, tables: list[Touched] | None = None, **told: Any) -> TransactionLine
     )
 
 
+def html_of(line: TransactionLine, *, several: bool = False) -> str:
+    columns = COLUMNS if several else ONE_SLOT_COLUMNS
+    return render_to_string("transactions/_row.html", {"line": line, "columns": columns})
+
+
 def words(html: str) -> str:
     return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
@@ -45,7 +52,7 @@ def test_every_name_of_a_source_is_escaped() -> None:
     one.more_tables = [Touched("public", HOSTILE, [1, 0, 0, 0])]
     message = line(messages=1, prefix=HOSTILE, inserts=0)
 
-    for html in (transaction_line_html(each, several=True) for each in (one, message)):
+    for html in (html_of(each, several=True) for each in (one, message)):
         assert "<img" not in html
         # Nor is an attribute left: what would end its quotes is written as an entity.
         assert '"><' not in re.sub(r'<[^<>"]*(?:"[^"]*"[^<>"]*)*>', "", html)
@@ -63,7 +70,7 @@ def test_every_name_of_a_source_is_escaped() -> None:
     ],
 )
 def test_a_line_says_what_became_of_it(told: dict[str, Any], classes: str, said: str) -> None:
-    html = transaction_line_html(line(**told), several=False)
+    html = html_of(line(**told))
 
     assert html.startswith(f'<tr{classes} data-tx="7">')
     assert said in words(html).replace("\N{NO-BREAK SPACE}", " ")
@@ -73,8 +80,7 @@ def test_who_else_has_a_part_is_named_for_everybody() -> None:
     parts = [{"seq": 0, "actor": None, "grade": None},
              {"seq": 2, "actor": HOSTILE, "grade": "perhaps"},
              {"seq": 3, "actor": "bob", "grade": "claimed"}]  # fmt: skip
-    html = transaction_line_html(line(actor="bob", actor_grade="claimed", actors=parts),
-                                 several=False)  # fmt: skip
+    html = html_of(line(actor="bob", actor_grade="claimed", actors=parts))
 
     named = escape(f"{HOSTILE} (perhaps), unknown")
     assert f'data-tip="{named}">+2<span class="visually-hidden"> more: {named}</span>' in html
@@ -82,12 +88,26 @@ def test_who_else_has_a_part_is_named_for_everybody() -> None:
 
 
 def test_the_slot_is_named_where_there_are_several() -> None:
-    assert "shop/replview" in transaction_line_html(line(), several=True)
-    assert "shop/replview" not in transaction_line_html(line(), several=False)
+    assert "shop/replview" in html_of(line(), several=True)
+    assert "shop/replview" not in html_of(line())
 
 
 def test_changes_that_count_for_nothing_are_struck_out() -> None:
-    html = transaction_line_html(line(state="rolled back", ended_at=NOW), several=False)
+    html = html_of(line(state="rolled back", ended_at=NOW))
 
     assert "<s>2</s>" in html
     assert 'aria-current="true"' not in html
+
+
+def test_a_row_has_a_cell_for_each_head() -> None:
+    heads = render_to_string("ui/columns/_heads.html", {"columns": COLUMNS})
+    classes = re.findall(r'<th class="([^"]*)"', heads)
+
+    assert classes == [column.classes for column in COLUMNS]
+    assert re.findall(r'<td class="([^"]*)"', html_of(line(), several=True)) == classes
+
+
+def test_a_column_names_the_field_of_the_api_with_its_value() -> None:
+    record = transaction_json(line().row, {}, "shop/replview", 1)
+
+    assert {column.api_field for column in COLUMNS} <= record.keys()
