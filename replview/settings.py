@@ -203,7 +203,6 @@ TEMPLATES = [
                     "exports",
                     "in_flight",
                     "relations",
-                    "rows",
                     "transactions",
                 )
             },

@@ -1,6 +1,7 @@
 """A list's columns are one tuple of entries, from which its header, cells and widths follow.
 
-Templates: ``ui/columns/`` for tables. Widths: ``css/ui/columns.css``.
+The templates in ``ui/columns/`` write cells of tables, and those of lists in other elements. The
+widths of tables are in ``css/ui/columns.css``, those of other lists in the list's own stylesheet.
 """
 
 from collections.abc import Callable
@@ -19,9 +20,13 @@ class Column(Generic[Line]):
     key: str
     title: str
     #: Return a line's text, which the template escapes, or a component, which is escaped already.
-    cell: Callable[[Line], str]
+    cell: Callable[[Line], str] | None = None
+    #: The template of a cell with more markup, in place of ``cell``; the line is named ``line``.
+    template: str = ""
     #: Kind of content, which decides the width: ``count`` has the class ``width-count``.
     width: str
+    #: Further classes of the cells, but not of the header.
+    look: str = ""
     #: True for numbers, which are aligned at the right.
     number: bool = False
     #: Least width in pixels of a window that shows the column: 0, 1024 or 1280.
@@ -32,10 +37,15 @@ class Column(Generic[Line]):
     api_field: str = ""
 
     @cached_property
-    def classes(self) -> str:
-        """Return the classes of the column's cells and of its header."""
+    def head_classes(self) -> str:
+        """Return the classes of the column's header."""
         names = [f"col-{self.key}", f"width-{self.width}"]
         names += ["num"] if self.number else []
         names += [f"from-{self.least_window_px}"] if self.least_window_px else []
         names += ["on-phone"] if self.phone else []
         return " ".join(names)
+
+    @cached_property
+    def classes(self) -> str:
+        """Return the classes of the column's cells."""
+        return f"{self.head_classes} {self.look}".rstrip()

@@ -99,3 +99,8 @@ def time_html(moment: datetime, form: str, text: str) -> SafeString:
         "" if form in _COUNTING_FORMS else _FOCUSED,
         text,
     )
+
+
+def clock_html(moment: datetime) -> SafeString:
+    """Return ``07:57:11.969``; the browser adds the date unless it is today, and UTC on hover."""
+    return time_html(moment, "clock", f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}")

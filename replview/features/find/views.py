@@ -5,6 +5,7 @@ from django.shortcuts import render
 
 from replview.access.page import GET, ROWS, VIEWER, Action, Nav, page
 from replview.access.visibility import reading_session
+from replview.features.find.columns import BESIDE_LINE, COLUMNS, IN_LINE
 from replview.features.find.page import columns_in, read_page
 from replview.store.read.relation_shapes import shapes_named
 from replview.store.write.search_record import searched_changes
@@ -28,7 +29,14 @@ def find(request: HttpRequest) -> HttpResponse:
         return no_record(request, "Find", "No slot to search.", purpose)
     page = read_page(request.GET, slot)
     searched_changes(page.wanted)
-    context = {"page": page, "slot": slot, "saved": saved_filters(request, "find")}
+    context = {
+        "page": page,
+        "slot": slot,
+        "columns": COLUMNS,
+        "columns_in_line": IN_LINE,
+        "columns_beside_line": BESIDE_LINE,
+        "saved": saved_filters(request, "find"),
+    }
     return render(request, "find/find.html", context)
 
 

@@ -52,6 +52,11 @@ class LineColumn:
     before: Cell | None
     after: Cell | None
 
+    @property
+    def is_null(self) -> bool:
+        """Return whether the column is NULL after the change."""
+        return self.after is not None and self.after.kind == "null"
+
 
 @dataclass(slots=True)
 class ChangeLine:

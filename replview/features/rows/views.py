@@ -7,6 +7,7 @@ from django.shortcuts import render
 
 from replview.access.page import GET, ROWS, VIEWER, Nav, page
 from replview.access.visibility import reading_session
+from replview.features.rows.columns import COLUMNS
 from replview.features.rows.page import read_page
 from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read.changes.of_transaction import changes_of
@@ -46,7 +47,13 @@ def rows(request: HttpRequest) -> HttpResponse:
         return render(request, "rows/start.html", {"slot": view.slot, "start": start})
     page = read_page(view.slot, start, request.GET)
     link = request.build_absolute_uri()
-    content = {"slot": view.slot, "start": start, "page": page, "link": link}
+    content = {
+        "slot": view.slot,
+        "start": start,
+        "page": page,
+        "columns": COLUMNS,
+        "link": link,
+    }
     return render(request, "rows/history.html", content)
 
 

@@ -60,6 +60,7 @@ COLUMNS: tuple[Column[TransactionLine], ...] = (
         title="Slot",
         cell=lambda line: line.slot,
         width="slot",
+        look="second",
         least_window_px=1024,
         api_field="slot",
     ),

@@ -7,6 +7,7 @@ an actor's page, name the cells that they show.
 from typing import Any
 
 from django import template
+from django.template.loader import render_to_string
 
 from replview.ui.changes import transaction_cells
 from replview.ui.columns import Column
@@ -23,4 +24,6 @@ register.simple_tag(transaction_cells.also)
 @register.simple_tag
 def cell(column: Column[Any], line: Any) -> str:
     """Return the content of a line's cell; text of a source is escaped."""
+    if column.cell is None:
+        return render_to_string(column.template, {"line": line})
     return column.cell(line)

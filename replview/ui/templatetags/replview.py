@@ -25,6 +25,7 @@ from replview.text.addresses import slot_page_url, stream_url
 from replview.text.problem import split_remedy
 from replview.ui.component_html import (
     chip_html,
+    clock_html,
     copy_html,
     health_html,
     op_html,
@@ -85,18 +86,13 @@ register.simple_tag(state_html, name="state")
 register.simple_tag(op_html, name="op")
 register.simple_tag(chip_html, name="chip")
 register.simple_tag(copy_html, name="copy")
+register.simple_tag(clock_html, name="clock")
 
 
 @register.simple_tag
 def lsn(value: object, plain: bool = False) -> SafeString:
     """Return an LSN to copy: ``{% lsn slot.checkpoint_lsn %}``."""
     return copy_html(value, "LSN", plain=plain)
-
-
-@register.simple_tag
-def clock(moment: datetime) -> SafeString:
-    """Return ``07:57:11.969``; the browser adds the date unless it is today, and UTC on hover."""
-    return time_html(moment, "clock", f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}")
 
 
 @register.simple_tag
