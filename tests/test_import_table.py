@@ -58,9 +58,10 @@ LIBRARIES: dict[str, set[str]] = {
         "decoder.scalars", "replview.store", "replview.access", "replview.parquet",
         "replview.spark", "replview.ui", "replview.text",
     },
+    # Sends rows as the pages draw them.
     "replview.live": {
         "replview.live.events", "replview.store", "replview.catalog", "replview.access",
-        "replview.jobs", "replview.text",
+        "replview.jobs", "replview.text", "replview.ui",
     },
     "replview.health": {"decoder.scalars", "replview.store", "replview.catalog", "replview.text"},
     "replview.acts": {

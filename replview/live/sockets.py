@@ -105,7 +105,7 @@ class LiveSocket(JSONSocket):
                 self.slot_id, incarnation_id, last_seq, up_to, filters, FILL_ROWS
             )
         state = {"type": "caught_up", "cursor": now, "after": last_seq, "missed": missed}
-        await self.send_json({**state, **_rows(piece)})
+        await self.send_json({**state, **self._rows(piece)})
         self.watcher.go()
 
     async def _change_filters(self, message: dict[str, Any], feed: SlotFeed) -> None:
@@ -120,7 +120,7 @@ class LiveSocket(JSONSocket):
         if now["incarnation"]:
             piece = await self._before(now["incarnation"], now["commit_seq"] + 1)
         await self.send_json(
-            {"type": "history", "cursor": now, "server_ms": now_ms(), **_rows(piece)}
+            {"type": "history", "cursor": now, "server_ms": now_ms(), **self._rows(piece)}
         )
         self.watcher.go()
 
@@ -129,7 +129,7 @@ class LiveSocket(JSONSocket):
 
     async def _older(self, message: dict[str, Any], feed: SlotFeed) -> None:
         piece = await self._before(int(message["incarnation"]), int(message["before"]))
-        await self.send_json({"type": "older", **_rows(piece)})
+        await self.send_json({"type": "older", **self._rows(piece)})
 
     async def _before(self, incarnation_id: int, place: int) -> HistoryPiece:
         piece: HistoryPiece = await stretches.before(
@@ -144,8 +144,22 @@ class LiveSocket(JSONSocket):
             self.slot_id, incarnation_id, after, up_to, self.watcher.filters, FILL_ROWS
         )
         await self.send_json(
-            {"type": "filled", "id": str(message.get("id", "")), "after": after, **_rows(piece)}
+            {
+                "type": "filled",
+                "id": str(message.get("id", "")),
+                "after": after,
+                **self._rows(piece),
+            }
         )
+
+    def _rows(self, piece: HistoryPiece | None) -> dict[str, Any]:
+        piece = piece or HistoryPiece([], [], searched_to=0, searched=0)
+        return {
+            "rows": self.watcher.for_browser(piece.rows),
+            "markers": piece.markers,
+            "searched_to": piece.searched_to,
+            "searched": piece.searched,
+        }
 
     async def _ack(self, message: dict[str, Any], feed: SlotFeed) -> None:
         self.watcher.acknowledge(int(message["n"]))
@@ -174,16 +188,6 @@ class LiveSocket(JSONSocket):
 
 def _is_restricted(visibility: Visibility) -> bool:
     return visibility.restricted
-
-
-def _rows(piece: HistoryPiece | None) -> dict[str, Any]:
-    piece = piece or HistoryPiece([], [], searched_to=0, searched=0)
-    return {
-        "rows": [summary.data for summary in piece.rows],
-        "markers": piece.markers,
-        "searched_to": piece.searched_to,
-        "searched": piece.searched,
-    }
 
 
 async def note_opened(scope: dict[str, Any], slot: Slot) -> None:

@@ -1,7 +1,7 @@
 """Convert transactions, slots and log lines to the form of the live list."""
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replview.access.visibility import reading_session
@@ -11,6 +11,8 @@ from replview.store.read.rows import EventRow, TransactionRow
 from replview.store.read.table_names import names_of_tables
 from replview.store.read.transactions.field_matches import NamesOfTables
 from replview.text.parsing import table_word
+from replview.ui.changes.transaction_columns import live_cells
+from replview.ui.changes.transaction_lines import TransactionLine, touched_tables
 
 #: Most tables named in a row; the others are counted.
 _TABLES_SHOWN = 6
@@ -23,7 +25,24 @@ class Summary:
     row: TransactionRow
     #: The names of all tables that were read so far, its own among them.
     names: NamesOfTables
+    #: What the browser needs to order, count and filter, besides the cells.
     data: dict[str, Any]
+    #: The transaction as lists show it, from which the cells are rendered.
+    line: TransactionLine
+    #: The cells as HTML, by whether they show the size.
+    _cells: dict[bool, str] = field(default_factory=dict)
+
+    def for_browser(self, *, tells_size: bool) -> dict[str, Any]:
+        """Return data and cells; browsers of equal visibility share one rendering of the cells.
+
+        ``tells_size`` is false for a restricted account: the size counts tables that it may not
+        see.
+        """
+        if tells_size not in self._cells:
+            row = self.row if tells_size else self.row._replace(size_withheld=True)
+            line = self.line if tells_size else replace(self.line, row=row)
+            self._cells[tells_size] = live_cells(line)
+        return {**self.data, "cells": self._cells[tells_size]}
 
 
 def milliseconds(moment: dt.datetime | None) -> float | None:
@@ -39,50 +58,38 @@ def summarise(
     after_seq: int | None = None,
 ) -> Summary:
     """Summarise a transaction; ``after_seq`` places one that has no commit_seq."""
-    tables = _tables(row, names)
+    tables = touched_tables(row, {int(key): _name(names, key) for key in row.relations})
     data = {
         "id": str(row.id),
         "inc": row.incarnation_id,
         "seq": row.commit_seq if row.commit_seq is not None else after_seq,
         "placed": row.commit_seq is not None,
-        "xid": row.xid,
-        "gid": row.gid,
         "state": row.state,
-        "streamed": row.streamed,
         "commit_ms": milliseconds(row.commit_time),
         "prepared_ms": milliseconds(row.prepared_at),
         "ended_ms": milliseconds(row.ended_at),
         "received_ms": milliseconds(row.received_at),
         "stored_ms": milliseconds(row.stored_at),
-        "lsn": row.commit_lsn,
+        "changes": row.changes,
+        # Choices of the filters.
         "origin": row.origin,
         "actor": row.actor,
-        "grade": row.actor_grade,
-        "more_actors": row.others(row.actor),
-        "tables": tables[:_TABLES_SHOWN],
-        "more_tables": max(0, len(tables) - _TABLES_SHOWN),
-        "messages": row.messages,
-        "prefix": prefix,
-        "bytes": row.shown_size_bytes,
-        "changes": row.changes,
-        "aborted": row.aborted_changes,
+        "tables": [table_word(*_name(names, key)) for key in row.relations][:_TABLES_SHOWN],
     }
-    return Summary(row=row, names=names, data=data)
-
-
-def _tables(row: TransactionRow, names: NamesOfTables) -> list[tuple[Any, ...]]:
-    """Return ``(schema.table, inserts, updates, deletes, truncates)``, busiest first.
-
-    A table of a snapshot is ``(schema.table, 0, 0, 0, 0, rows)``.
-    """
-    tables = (
-        (
-            table_word(*names.get(int(key), [("unknown", key)])[0]),
-            *((0, 0, 0, 0, counts[0]) if row.state == "snapshot" else counts),
-        )
-        for key, counts in row.relations.items()
+    line = TransactionLine(
+        row=row,
+        slot="",
+        incarnation=0,
+        tables=tables[:_TABLES_SHOWN],
+        more_tables=tables[_TABLES_SHOWN:],
+        prefix=prefix or "",
     )
-    return sorted(tables, key=lambda table: -sum(table[1:]))
+    return Summary(row=row, names=names, data=data, line=line)
+
+
+def _name(names: NamesOfTables, key: str) -> tuple[str, str]:
+    """Return the present name of a table."""
+    return names.get(int(key), [("unknown", key)])[0]
 
 
 def marker(event: EventRow) -> dict[str, object]:

@@ -41,7 +41,7 @@ class Mailbox:
 
     def __init__(self, *, rows_limit: int = ROWS_LIMIT) -> None:
         self._rows_limit = rows_limit
-        self._rows: deque[dict[str, Any]] = deque()
+        self._rows: deque[Summary] = deque()
         self._markers: deque[dict[str, Any]] = deque(maxlen=_MARKERS_LIMIT)
         self._folded: dict[str, Any] | None = None
         #: States of which only the latest is sent: open transactions, slot, cursor and rate.
@@ -55,13 +55,11 @@ class Mailbox:
         """Return whether nothing waits."""
         return not (self._rows or self._markers or self._folded or self._latest)
 
-    def put_rows(self, rows: Iterable[dict[str, Any]]) -> None:
+    def put_rows(self, rows: Iterable[Summary]) -> None:
         """Add transactions, oldest first; fold the oldest when there are too many."""
         self._rows.extend(rows)
         while len(self._rows) > self._rows_limit:
-            row = self._rows.popleft()
-            if row["placed"]:
-                self.fold(row["seq"], row["seq"], 1, exact=True)
+            self._fold_row(self._rows.popleft())
 
     def fold(self, first: int, last: int, count: int, *, exact: bool) -> None:
         """Count transactions that will not be sent. They are later than all folded before.
@@ -76,11 +74,14 @@ class Mailbox:
             "exact": exact and (older is None or older["exact"]),
         }
 
+    def _fold_row(self, row: Summary) -> None:
+        if row.data["placed"]:
+            self.fold(row.data["seq"], row.data["seq"], 1, exact=True)
+
     def skip(self, first: int, last: int) -> None:
         """Fold an unread range, together with the earlier rows that still wait."""
         for row in self._rows:
-            if row["placed"]:
-                self.fold(row["seq"], row["seq"], 1, exact=True)
+            self._fold_row(row)
         self._rows.clear()
         self.fold(first, last, last - first + 1, exact=False)
 
@@ -92,7 +93,7 @@ class Mailbox:
         """Set a value of which only the latest is sent."""
         self._latest.update(states)
 
-    def take(self, rows: int = BATCH_ROWS) -> dict[str, object]:
+    def take(self, rows: int = BATCH_ROWS) -> dict[str, Any]:
         """Return the next batch, with the oldest rows and everything else that waits."""
         batch: dict[str, Any] = {**self._latest}
         taken = [self._rows.popleft() for _ in range(min(rows, len(self._rows)))]
@@ -108,7 +109,7 @@ class Mailbox:
         if waiting and cursor:
             # A browser that reconnects with this cursor must not miss the rows that still wait.
             next_seq = next(
-                (row["seq"] for row in waiting if row["placed"]), cursor["commit_seq"] + 1
+                (row.data["seq"] for row in waiting if row.data["placed"]), cursor["commit_seq"] + 1
             )
             batch["cursor"] = {**cursor, "commit_seq": min(next_seq - 1, cursor["commit_seq"])}
             self._latest = {"cursor": cursor}
@@ -152,11 +153,11 @@ class Watcher:
             return
         hits = news.text_hits.get((self.filters.text, self.visibility))
 
-        def through(summaries: list[Summary]) -> list[dict[str, Any]]:
-            return [self._browser_data(s) for s in summaries if self.filters.lets_through(s, hits)]
+        def through(summaries: list[Summary]) -> list[Summary]:
+            return [s for s in summaries if self.filters.lets_through(s, hits)]
 
         rows = through([*news.ended, *news.rows])
-        rows.sort(key=lambda row: (row["seq"], not row["placed"]))
+        rows.sort(key=lambda row: (row.data["seq"], not row.data["placed"]))
         if self._held is not None:
             skipped = news.skipped[1] - news.skipped[0] + 1 if news.skipped else 0
             self._held += len(rows) + skipped
@@ -174,8 +175,9 @@ class Watcher:
         self.mailbox.put_latest(rate=feed.rate)
         self._wanted.set()
 
-    def _browser_data(self, summary: Summary) -> dict[str, Any]:
-        return summary.data if self.tells_sizes else {**summary.data, "bytes": None}
+    def for_browser(self, summaries: Iterable[Summary]) -> list[dict[str, Any]]:
+        """Return the transactions with their cells, as this browser's account may see them."""
+        return [summary.for_browser(tells_size=self.tells_sizes) for summary in summaries]
 
     def start(self, feed: SlotFeed) -> None:
         """Take news from now on, the feed's state first; ``go`` allows sending them."""
@@ -184,7 +186,7 @@ class Watcher:
         self.mailbox.put_latest(
             slot=feed.slot,
             rate=feed.rate,
-            open=[self._browser_data(s) for s in feed.open if self.filters.lets_through(s)],
+            open=[s for s in feed.open if self.filters.lets_through(s)],
         )
 
     def go(self) -> None:
@@ -212,6 +214,10 @@ class Watcher:
                 continue
             sent_at = time.monotonic()
             batch = self.mailbox.take()
+            # Rendered only now, because in a flood most transactions are folded.
+            for name in ("rows", "open"):
+                if name in batch:
+                    batch[name] = self.for_browser(batch[name])
             self._number += 1
             await self._send({"type": "batch", "n": self._number, **batch, "server_ms": now_ms()})
             await asyncio.sleep(max(0.0, BATCH_SECONDS - (time.monotonic() - sent_at)))

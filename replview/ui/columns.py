@@ -1,13 +1,24 @@
 """A list's columns are one tuple of entries, from which its header, cells and widths follow.
 
-The templates in ``ui/columns/`` write cells of tables, and those of lists in other elements. The
-widths of tables are in ``css/ui/columns.css``, those of other lists in the list's own stylesheet.
+The templates in ``ui/columns/`` write the header. The widths of tables are in
+``css/ui/columns.css``, those of other lists in the list's own stylesheet.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
+
+from django.template.loader import render_to_string
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+
+#: A cell in a table, in a list of other elements, and in an ARIA grid.
+_ELEMENTS = {
+    "td": '<td class="{}">{}</td>',
+    "span": '<span class="{}">{}</span>',
+    "gridcell": '<span class="{}" role="gridcell">{}</span>',
+}
 
 Line = TypeVar("Line")
 
@@ -19,14 +30,18 @@ class Column(Generic[Line]):
     #: Name of the column; ``col-<key>`` is a class of its cells.
     key: str
     title: str
-    #: Return a line's text, which the template escapes, or a component, which is escaped already.
+    #: Return a line's text, which is escaped later, or a component, which is escaped already.
     cell: Callable[[Line], str] | None = None
     #: The template of a cell with more markup, in place of ``cell``; the line is named ``line``.
     template: str = ""
     #: Kind of content, which decides the width: ``count`` has the class ``width-count``.
     width: str
+    #: Explains the column, as a tooltip of its header.
+    tip: str = ""
     #: Further classes of the cells, but not of the header.
     look: str = ""
+    #: A further class of the cells and of the header.
+    mark: str = ""
     #: True for numbers, which are aligned at the right.
     number: bool = False
     #: Least width in pixels of a window that shows the column: 0, 1024 or 1280.
@@ -43,9 +58,22 @@ class Column(Generic[Line]):
         names += ["num"] if self.number else []
         names += [f"from-{self.least_window_px}"] if self.least_window_px else []
         names += ["on-phone"] if self.phone else []
+        names += [self.mark] if self.mark else []
         return " ".join(names)
 
     @cached_property
-    def classes(self) -> str:
-        """Return the classes of the column's cells."""
-        return f"{self.head_classes} {self.look}".rstrip()
+    def classes(self) -> SafeString:
+        """Return the classes of the column's cells, which come from the code and need no escape."""
+        return SafeString(f"{self.head_classes} {self.look}".rstrip())
+
+    def content(self, line: Line) -> str:
+        """Return the content of a line's cell."""
+        if self.cell is None:
+            return render_to_string(self.template, {"line": line})
+        return self.cell(line)
+
+
+def cells_html(columns: Iterable[Column[Line]], line: Line, element: str = "td") -> SafeString:
+    """Return the cells of a line: ``td``, ``span``, or ``gridcell``. Texts are escaped."""
+    cells = ((column.classes, column.content(line)) for column in columns)
+    return format_html_join("", _ELEMENTS[element], cells)

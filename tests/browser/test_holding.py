@@ -74,7 +74,7 @@ def test_the_time_to_the_screen_does_not_count_the_holding(page: Page, feeder: F
     page.mouse.move(60, 700)
 
     expect(rows(page)).to_have_count(2)
-    expect(rows(page).first.locator(".c-screen")).to_contain_text("ms")
+    expect(rows(page).first.locator(".col-latency")).to_contain_text("ms")
 
 
 def test_a_row_can_be_clicked_at_twenty_commits_a_second(page: Page, feeder: Feeder) -> None:
@@ -147,7 +147,7 @@ def test_tables_that_do_not_fit_are_counted(page: Page, feeder: Feeder, width: i
     names = ("orders", "order_items", "payments", "stock", "price_list")
     counts = {name: [1, 1000, 0, 0] for name in names}
     feeder.commit(NewTransaction(counts=counts, origin="pos_hamburg"))
-    cell = rows(page).first.locator(".c-tables")
+    cell = rows(page).first.locator(".col-tables")
 
     for _drawer in (False, True):
         if cell.is_visible():

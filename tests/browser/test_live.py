@@ -24,7 +24,7 @@ def test_a_commit_appears_and_says_how_long_it_took(page: Page, feeder: Feeder) 
 
     expect(rows(page)).to_have_count(1)
     expect(rows(page).first.locator("code")).to_have_text("payments")
-    expect(rows(page).first.locator(".c-screen")).to_contain_text("ms")
+    expect(rows(page).first.locator(".col-latency")).to_contain_text("ms")
     expect(page.locator("#empty")).to_be_hidden()
 
 

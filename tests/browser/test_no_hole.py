@@ -36,7 +36,7 @@ def kept_server(
 
 def xids(page: Page) -> list[int]:
     """The list's xids, newest first."""
-    return [int(text) for text in page.locator("#rows > .row > .c-xid").all_text_contents()]
+    return [int(text) for text in page.locator("#rows > .row > .col-name").all_text_contents()]
 
 
 def without_hole(page: Page, wanted: int) -> bool:

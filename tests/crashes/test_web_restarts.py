@@ -65,6 +65,6 @@ def test_the_live_page_comes_back_by_itself_and_shows_what_it_missed(
     expect(page.locator(".marker-gap")).to_contain_text("12 transactions filled from the store")
     source.run("INSERT INTO t VALUES (13, 0, 'after')")
     expect(rows(page)).to_have_count(14, timeout=PATIENCE_MS)
-    shown = [int(text) for text in page.locator("#rows > .row > .c-xid").all_text_contents()]
+    shown = [int(text) for text in page.locator("#rows > .row > .col-name").all_text_contents()]
     stored = [t["xid"] for t in slot.transactions("committed")]
     assert shown == stored[::-1]

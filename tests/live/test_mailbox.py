@@ -1,10 +1,17 @@
 """What waits for a browser stays small, and nothing is left out in silence."""
 
+from typing import Any
+
+from replview.live.summaries import Summary
 from replview.live.watcher import Mailbox
 
 
-def rows(first: int, last: int) -> list[dict]:
-    return [{"seq": seq, "placed": True} for seq in range(first, last + 1)]
+def rows(first: int, last: int) -> list[Summary]:
+    row: Any = None
+    return [
+        Summary(row=row, names={}, data={"seq": seq, "placed": True}, line=row)
+        for seq in range(first, last + 1)
+    ]
 
 
 def test_the_oldest_are_folded_and_named() -> None:
@@ -12,7 +19,7 @@ def test_the_oldest_are_folded_and_named() -> None:
     mailbox.put_rows(rows(1, 25))
     batch = mailbox.take(rows=100)
 
-    assert [row["seq"] for row in batch["rows"]] == list(range(16, 26))
+    assert [row.data["seq"] for row in batch["rows"]] == list(range(16, 26))
     assert batch["folded"] == {"from": 1, "to": 15, "count": 15, "exact": True}
 
 
@@ -24,7 +31,7 @@ def test_folding_goes_on_as_one_range() -> None:
     batch = mailbox.take()
 
     assert batch["folded"] == {"from": 1, "to": 500, "count": 500, "exact": False}
-    assert [row["seq"] for row in batch["rows"]] == list(range(501, 506))
+    assert [row.data["seq"] for row in batch["rows"]] == list(range(501, 506))
 
 
 def test_it_never_holds_more_than_its_limit() -> None:

@@ -14,6 +14,7 @@ from replview.store.models import Relation, Slot, SourceDraft
 from replview.store.write.access_record import Action, note
 from replview.text.parsing import table_word
 from replview.text.problem import split_remedy
+from replview.ui.changes.transaction_columns import LIVE_COLUMNS
 from replview.ui.component_html import OPERATIONS_MANY
 from replview.ui.params import slot_of
 from replview.ui.shell import no_slot
@@ -69,7 +70,7 @@ def live_page(request: HttpRequest) -> HttpResponse:
             run="replview watch postgresql://user@host/database",
         )
     page = build_live_page(slot, by=request.user.get_username())
-    return render(request, "live_page/live.html", {"page": page})
+    return render(request, "live_page/live.html", {"page": page, "columns": LIVE_COLUMNS})
 
 
 @page(POST, role=OPERATOR, of={"slot_id": Slot})

@@ -23,14 +23,17 @@ from replview.store.read.transactions.filter_values import OPERATIONS, read_lsn,
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.write.search_record import searched_transactions
 from replview.text.parsing import table_word
-from replview.ui.changes.transaction_columns import COLUMNS, ONE_SLOT_COLUMNS
+from replview.ui.changes.transaction_columns import (
+    LIST_COLUMNS,
+    ONE_SLOT_COLUMNS,
+    TransactionColumn,
+)
 from replview.ui.changes.transaction_lines import (
     MarkerLine,
     TransactionLine,
     transaction_lines,
     with_markers,
 )
-from replview.ui.columns import Column
 from replview.ui.component_html import OPERATIONS_MANY
 from replview.ui.params import Params, scope_to
 from replview.ui.saved_filters import saved_filters
@@ -111,9 +114,9 @@ class TransactionsPage:
     states: tuple[str, ...] = STATES
 
     @property
-    def columns(self) -> tuple[Column[TransactionLine], ...]:
+    def columns(self) -> tuple[TransactionColumn, ...]:
         """Return the columns of the list; that of one slot does not name the slot."""
-        return COLUMNS if self.several else ONE_SLOT_COLUMNS
+        return LIST_COLUMNS if self.several else ONE_SLOT_COLUMNS
 
     @property
     def more(self) -> list[tuple[Field, str]]:

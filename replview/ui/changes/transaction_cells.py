@@ -9,15 +9,24 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from replview.health.open_transactions import Touched
-from replview.text.formats import count_words
+from replview.text.formats import bytes_words, count_words, plural
 from replview.ui.changes.transaction_lines import TransactionLine
-from replview.ui.component_html import chip_html, copy_html, op_html
+from replview.ui.component_html import OPERATIONS, chip_html, copy_html, op_html
 
 _UNKNOWN = SafeString('<i class="unknown">unknown</i>')
 _UNKNOWN_TIME = SafeString('<span class="unknown">unknown</span>')
+_LEFT_OUT = SafeString('<span class="quiet">left out by decision</span>')
+_NO_CHANGE = SafeString('<span class="quiet">no published change</span>')
 _MESSAGE_ONLY = SafeString('<span class="quiet tail">message only</span>')
 _CURRENT = SafeString(' aria-current="true"')
 _NOTHING = SafeString("")
+#: The words of counted operations; a snapshot counts the rows that it read.
+_COUNTED = {**OPERATIONS, "S": "row"}
+
+
+def empty(line: TransactionLine) -> SafeString:
+    """Return the cell that the browser fills."""
+    return _NOTHING
 
 
 def time_link(line: TransactionLine) -> SafeString:
@@ -48,6 +57,13 @@ def name_to_copy(line: TransactionLine) -> SafeString:
     return copy_html(line.name, "xid or gid", plain=True, cut=True)
 
 
+def name(line: TransactionLine) -> SafeString | str:
+    """Return the gid or xid; a long gid loses its beginning, never its end."""
+    if line.row.gid:
+        return format_html('<span class="gid" data-tip="{0}"><bdi>{0}</bdi></span>', line.row.gid)
+    return line.name
+
+
 def tables_and_rolled_back(line: TransactionLine) -> SafeString:
     """Return the tables, and the number of changes in rolled-back subtransactions."""
     if not line.row.aborted_changes:
@@ -66,6 +82,49 @@ def tables(line: TransactionLine) -> SafeString:
     )
     words = touched + _more_tables(line) + _beside_tables(line)
     return format_html('<span class="touched-tables">{}</span>', words)
+
+
+def tables_to_fit(line: TransactionLine) -> SafeString:
+    """Return the tables for a column of which the browser knows the width.
+
+    ``tables.js`` hides those that do not fit, and shows their number. The origin is among them
+    where it has no column.
+    """
+    touched = format_html_join(
+        "",
+        '<span class="touched" data-words="{}"><code class="cut">{}</code>{}</span>',
+        ((_words(table), table.name, _operations(table)) for table in line.tables),
+    )
+    chip = _NOTHING
+    if line.row.origin:
+        chip = format_html('<span class="chip chip-plain from">from {}</span>', line.row.origin)
+    more = _NOTHING
+    if len(line.tables) > 1:
+        more = format_html(
+            '<span class="quiet more-tables" data-beyond="{}" hidden></span>', len(line.more_tables)
+        )
+    return chip + touched + more + _messages_with_size(line)
+
+
+def _words(table: Touched) -> str:
+    """Return a table with its counts: ``orders: 3 inserts, 1 update``."""
+    counts = (plural(count, _COUNTED[letter]) for letter, count in table.operations)
+    return f"{table.name}: {', '.join(counts)}"
+
+
+def _messages_with_size(line: TransactionLine) -> SafeString:
+    """Return the sign for messages, with number and size where there is no table."""
+    messages = line.row.messages
+    if line.tables:
+        return op_html("M") if messages else _NOTHING
+    if not messages:
+        return _NO_CHANGE
+    return format_html(
+        '{}{}<span class="quiet tail">message only, {}</span>',
+        op_html("M", messages if messages > 1 else None),
+        format_html('<code class="prefix">{}</code>', line.prefix) if line.prefix else _NOTHING,
+        size(line),
+    )
 
 
 def _operations(table: Touched) -> SafeString:
@@ -95,11 +154,7 @@ def _beside_tables(line: TransactionLine) -> SafeString:
         return op_html("M") + prefix + _MESSAGE_ONLY
     if line.tables:
         return _NOTHING
-    left_out = line.row.state == "skipped"
-    return format_html(
-        '<span class="quiet">{}</span>',
-        "left out by decision" if left_out else "no published change",
-    )
+    return _LEFT_OUT if line.row.state == "skipped" else _NO_CHANGE
 
 
 def actor(line: TransactionLine) -> SafeString:
@@ -127,3 +182,9 @@ def also(names: Sequence[str]) -> SafeString:
 def changes(line: TransactionLine) -> SafeString:
     """Return the number of changes, struck out where the transaction was rolled back."""
     return format_html("<s>{}</s>" if line.lost else "{}", count_words(line.row.changes))
+
+
+def size(line: TransactionLine) -> str:
+    """Return the size, unless the account must not see it."""
+    size_bytes = line.row.shown_size_bytes
+    return "withheld" if size_bytes is None else bytes_words(size_bytes)

@@ -116,8 +116,7 @@ def transaction_lines(
     prefixes = messages_of(reading_session(), silent)
     lines = []
     for row in rows:
-        tables = [_touched(row, key, counts, names) for key, counts in row.relations.items()]
-        tables.sort(key=lambda table: -table.total)
+        tables = touched_tables(row, names)
         slot, incarnation = slots.get(row.incarnation_id, ("", 0))
         lines.append(
             TransactionLine(
@@ -131,6 +130,12 @@ def transaction_lines(
             )
         )
     return lines
+
+
+def touched_tables(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> list[Touched]:
+    """Return the tables of a transaction, those with the most changes first."""
+    tables = [_touched(row, key, counts, names) for key, counts in row.relations.items()]
+    return sorted(tables, key=lambda table: -table.total)
 
 
 def _touched(

@@ -163,7 +163,7 @@ export class Filters {
       choice.dataset.choice = value;
       this.menus[name].querySelector("[data-seen]").append(choice);
     }
-    for (const [table] of data.tables) {
+    for (const table of data.tables) {
       if (this.known(table)) continue;
       this.offer("tables", table);
       this.show();

@@ -121,12 +121,12 @@ find("sentence").querySelector("[data-copy-link]").addEventListener("click", () 
 
 // The tables' column is as wide as its head; on a phone, where there is none, the row less its edges.
 measureFonts(find("grid"));
-const tablesHead = find("head").querySelector(".c-tables");
+const tablesHead = find("head").querySelector(".col-tables");
 const measureRoom = () => {
   const width = tablesHead.clientWidth || find("live").clientWidth - 46 - 58;
   if (!setRoom(width - 12)) return;
   for (const { element, data } of [...page.list.items, ...page.band.rows.values()]) {
-    if (data) refitTables(element, data);
+    if (data) refitTables(element);
   }
 };
 measureRoom();
@@ -134,7 +134,7 @@ new ResizeObserver(measureRoom).observe(find("live"));
 
 // The other form of a time: UTC, made only when somebody asks.
 find("grid").addEventListener("pointerover", (event) => {
-  const time = event.target.closest(".c-time");
+  const time = event.target.closest(".col-time");
   const row = time?.closest("[data-id]");
   if (!row || time.dataset.tip) return;
   const data = page.list.get(row.dataset.id)?.data;

@@ -1,8 +1,8 @@
-// One transaction as a row, and markers between them.
+// One transaction as a row, whose cells the server renders, and markers between them.
 
 import { el, icon } from "../ui/dom.js";
-import { fillTables } from "./tables.js";
-import { age, bytes, clock, delay } from "../ui/words.js";
+import { fitTables, showGrowth } from "./tables.js";
+import { age, clock, delay } from "../ui/words.js";
 
 // "Latency" of a transaction that was there before this page was.
 export const EARLIER = "from store";
@@ -11,33 +11,6 @@ const MARKER_ICONS = { schema: "table", connected: "check", disconnected: "gap",
 function cell(className, text) {
   const made = el("span", className, text);
   made.setAttribute("role", "gridcell");
-  return made;
-}
-
-function stateCell(state) {
-  const made = cell("c-state");
-  const shape = state.replace(" ", "-");
-  const inner = el("span", `state state-${shape}`);
-  const quiet = state === "committed" || state === "message";
-  inner.append(icon(`state-${shape}`), el("span", quiet ? "visually-hidden" : "", state));
-  made.append(inner);
-  return made;
-}
-
-function actorCell(data) {
-  const made = cell("c-actor");
-  if (!data.actor) made.append(el("i", "unknown", "unknown"));
-  else {
-    made.append(el("span", "cut", data.actor));
-    if (data.more_actors.length) {
-      const more = el("span", "quiet", `+${data.more_actors.length}`);
-      more.dataset.tip = data.more_actors.join(", ");
-      more.append(el("span", "visually-hidden", ` more: ${more.dataset.tip}`));
-      made.append(more);
-    }
-    const kind = { stamped: "fact", claimed: "claim" }[data.grade] ?? "unknown";
-    if (data.grade) made.append(el("span", `chip chip-${kind}`, data.grade));
-  }
   return made;
 }
 
@@ -66,62 +39,65 @@ export function buildRow(data) {
 export function fillRow(row, data, screen) {
   if (row.firstChild) return row;
   row.removeAttribute("aria-busy");
-  const tables = cell("c-tables");
-  fillTables(tables, data);
+  putCells(row, data);
   const at = timeOf(data);
-  row.append(
-    cell("c-time", isOpen(data) ? "" : at === null ? "unknown" : clock(at)),
-    data.gid ? gidCell(data.gid) : cell("c-xid", data.xid === null ? "" : String(data.xid)),
-    stateCell(data.state),
-    tables,
-    actorCell(data),
-    cell("c-origin", data.origin ?? ""),
-    cell("c-size num", bytes(data.bytes)),
-    cell(screen === EARLIER ? "c-screen num earlier" : "c-screen num", screen),
-  );
+  row.querySelector(".col-time").textContent = isOpen(data) ? "" : at === null ? "unknown" : clock(at);
+  showLatency(row, screen);
+  fitTables(row.querySelector(".col-tables"));
   return row;
 }
 
-// A long gid loses its beginning, never its end.
-function gidCell(gid) {
-  const made = cell("c-xid gid");
-  made.dataset.tip = gid;
-  made.append(el("bdi", "", gid));
-  return made;
+// The server has escaped them; a template's content is inert until it is in the page.
+const parsed = document.createElement("template");
+
+function putCells(row, data) {
+  parsed.innerHTML = data.cells;
+  row.replaceChildren(parsed.content);
+}
+
+function showLatency(row, screen) {
+  const cell = row.querySelector(".col-latency");
+  cell.textContent = screen;
+  cell.classList.toggle("earlier", screen === EARLIER);
 }
 
 export const latencyWords = (latency) => (latency === null ? "clocks differ" : delay(latency));
 
-// An open transaction's row is kept and changed in place.
+// An open transaction's row is kept, with what only the browser knows of it.
 export function updateOpen(row, data, grown) {
-  fillTables(row.querySelector(".c-tables"), data, grown);
-  row.querySelector(".c-size").textContent = bytes(data.bytes);
+  const time = row.querySelector(".col-time").textContent;
+  putCells(row, data);
+  row.querySelector(".col-time").textContent = time;
+  showLatency(row, "open");
+  const tables = row.querySelector(".col-tables");
+  showGrowth(tables, grown);
+  fitTables(tables);
 }
 
 export function tickOpen(row, data, serverMs) {
   const since = data.prepared_ms ?? data.received_ms;
-  row.querySelector(".c-time").textContent = `open ${age(serverMs - since)}`;
+  row.querySelector(".col-time").textContent = `open ${age(serverMs - since)}`;
 }
 
 // The column has another width: what fits is another.
-export function refitTables(row, data) {
-  const tables = row.querySelector('.c-tables[data-fits="some"]');
-  if (tables) fillTables(tables, data);
+export function refitTables(row) {
+  const tables = row.querySelector('.col-tables[data-fits="some"]');
+  if (tables) fitTables(tables);
 }
 
 // A line in the order of things that is no transaction. action: {word, run}; link: {word, href}
 export function buildMarker({ kind, at, title, text, action, link, code }) {
   const row = el("div", kind === "gap" ? "row marker marker-gap" : "row marker");
   row.setAttribute("role", "row");
-  const words = cell("c-words");
+  const words = cell("col-words");
   if (MARKER_ICONS[kind]) words.append(icon(MARKER_ICONS[kind], 14));
   const sentence = el("span", "cut");
   if (title) sentence.append(el("b", "", title), ": ");
   sentence.append(text);
   if (code) sentence.append(" ", el("code", "", code));
   words.append(sentence);
-  row.append(cell("c-time", at ? clock(at) : ""), words);
-  const end = cell("c-end");
+  row.append(cell("col-time", at ? clock(at) : ""), words);
+  const end = cell("col-end");
   if (action) {
     const button = el("button", "btn btn-text", action.word);
     button.type = "button";

@@ -1,24 +1,13 @@
-// The tables that a transaction touched, with counts: as many as fit, then "+2". Widths are reckoned
-// from the fonts, measured once: laying out every row to find its width would cost more than the row.
+// The tables that a transaction touched: as many as fit, then "+2". Widths are reckoned from the
+// fonts, measured once: laying out every row to find its width would cost more than the row.
 
 import { el } from "../ui/dom.js";
-import { bytes, count, tableName } from "../ui/words.js";
+import { count } from "../ui/words.js";
 
-// A snapshot's rows come as a fifth count.
-const LETTERS = ["I", "U", "D", "T", "S"];
-const NAMES = { I: "inserts", U: "updates", D: "deletes", T: "truncates", M: "messages", S: "rows" };
 const TILE_PX = 20;
 const GAP_PX = 6;
 const BETWEEN_PX = 12;
 const MORE_PX = 34;
-
-const tiles = Object.fromEntries(["I", "U", "D", "T", "M", "S"].map((letter) => {
-  const tile = el("span", `op op-${letter}`);
-  const mark = el("b", "", letter);
-  mark.setAttribute("aria-hidden", "true");
-  tile.append(mark, el("span", "visually-hidden", `${NAMES[letter]} `), el("span", "n"));
-  return [letter, tile];
-}));
 
 let room = Infinity;
 let letter = 7.3;
@@ -42,27 +31,14 @@ export function measureFonts(holder) {
   probe.remove();
 }
 
-function operation(name, number) {
-  const tile = tiles[name].cloneNode(true);
-  if (number === null) tile.lastChild.remove();
-  else tile.lastChild.textContent = count(number);
-  return tile;
+const textWidth = (element, character) => element.textContent.length * character;
+
+function widthOf(table) {
+  const [name, ...operations] = table.children;
+  return textWidth(name, letter) + BETWEEN_PX + operations.reduce(
+    (sum, operation) => sum + GAP_PX + TILE_PX + textWidth(operation.lastElementChild, digit), 0,
+  );
 }
-
-const widthOf = ([name, ...counts]) => tableName(name).length * letter + BETWEEN_PX
-  + counts.reduce((sum, number) => sum + (number ? GAP_PX + TILE_PX + count(number).length * digit : 0), 0);
-
-function touched([name, ...counts]) {
-  const made = el("span", "touched");
-  made.append(el("code", "", tableName(name)));
-  counts.forEach((number, at) => { if (number) made.append(operation(LETTERS[at], number)); });
-  return made;
-}
-
-const tableWords = ([name, ...counts]) => {
-  const done = counts.map((number, at) => (number ? `${count(number)} ${number === 1 ? NAMES[LETTERS[at]].slice(0, -1) : NAMES[LETTERS[at]]}` : ""));
-  return `${tableName(name)}: ${done.filter(Boolean).join(", ")}`;
-};
 
 // How many of them fit, at least one; `left` is what the rest of the cell leaves them.
 function fitting(widths, more, left) {
@@ -75,37 +51,30 @@ function fitting(widths, more, left) {
 }
 
 // grown: rows a second of an open transaction, 0 for none.
-export function fillTables(made, data, grown = 0) {
-  made.textContent = "";
-  let left = room;
-  if (data.origin) {
-    const chip = el("span", "chip chip-plain from", `from ${data.origin}`);
-    made.append(chip);
-    if (chipShown()) left -= chip.textContent.length * digit + 22;
-  }
-  const tail = grown > 0 ? `growing ${count(Math.round(grown))}/s` : "";
-  if (tail) left -= tail.length * digit + GAP_PX;
-  if (data.messages && data.tables.length) left -= TILE_PX;
-  const widths = data.tables.map(widthOf);
-  const fit = data.tables.length ? fitting(widths, data.more_tables, left) : 0;
-  for (const table of data.tables.slice(0, fit)) made.append(touched(table));
-  const hidden = data.tables.slice(fit);
-  if (hidden.length + data.more_tables) {
-    const more = el("span", "quiet more-tables", `+${hidden.length + data.more_tables}`);
-    const others = data.more_tables ? [`${data.more_tables} more tables`] : [];
-    more.dataset.tip = [...hidden.map(tableWords), ...others].join("; ");
-    more.append(el("span", "visually-hidden", ` more tables: ${more.dataset.tip}`));
-    made.append(more);
-  }
-  if (data.messages && !data.tables.length) {
-    made.append(operation("M", data.messages > 1 ? data.messages : null));
-    if (data.prefix !== null) made.append(el("code", "prefix", data.prefix));
-    made.append(el("span", "quiet tail", `message only, ${bytes(data.bytes)}`));
-  } else if (data.messages) made.append(operation("M", null));
-  if (!data.tables.length && !data.messages) made.append(el("span", "quiet", "no published change"));
-  if (tail) made.append(el("span", "quiet tail growing", tail));
+export function showGrowth(cell, grown) {
+  if (grown > 0) cell.append(el("span", "quiet tail growing", `growing ${count(Math.round(grown))}/s`));
+}
+
+export function fitTables(cell) {
+  const tables = [...cell.querySelectorAll(".touched")];
+  const chip = cell.querySelector(".from");
+  const tail = cell.querySelector(".growing");
   // More than one table, or a chip: another width may show another number of them.
-  made.dataset.fits = data.tables.length > 1 || data.origin ? "some" : "";
+  cell.dataset.fits = tables.length > 1 || chip ? "some" : "";
+  if (tables.length < 2) return;
+  let left = room;
+  if (chip && chipShown()) left -= textWidth(chip, digit) + 22;
+  if (tail) left -= textWidth(tail, digit) + GAP_PX;
+  if (cell.querySelector(":scope > .op")) left -= TILE_PX;
+  const more = cell.querySelector(".more-tables");
+  const beyond = Number(more.dataset.beyond);
+  const fit = fitting(tables.map(widthOf), beyond, left);
+  tables.forEach((table, at) => { table.hidden = at >= fit; });
+  const hidden = tables.slice(fit).map((table) => table.dataset.words);
+  more.hidden = !(hidden.length + beyond);
+  const words = [...hidden, ...(beyond ? [`${beyond} more tables`] : [])].join("; ");
+  more.dataset.tip = words;
+  more.replaceChildren(`+${hidden.length + beyond}`, el("span", "visually-hidden", ` more tables: ${words}`));
 }
 
 // Where the origin has no column of its own it stands before the tables, if there is room: as in live.css.

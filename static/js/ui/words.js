@@ -60,6 +60,3 @@ export function clock(ms) {
 }
 
 export const utc = (ms) => `${new Date(ms).toISOString().replace("T", " ").replace("Z", "")} UTC`;
-
-// public.orders is orders; another schema stays.
-export const tableName = (name) => (name.startsWith("public.") ? name.slice(7) : name);

@@ -11,7 +11,12 @@ from django.utils.html import escape
 from replview.health.open_transactions import Touched
 from replview.store.read.changes.records import transaction_json
 from replview.store.read.rows import TransactionRow
-from replview.ui.changes.transaction_columns import COLUMNS, ONE_SLOT_COLUMNS
+from replview.ui.changes.transaction_columns import (
+    LIST_COLUMNS,
+    LIVE_COLUMNS,
+    ONE_SLOT_COLUMNS,
+    live_cells,
+)
 from replview.ui.changes.transaction_lines import TransactionLine
 
 HOSTILE = "\"><img src=x onerror=1>'"
@@ -36,7 +41,7 @@ def line(*, tables: list[Touched] | None = None, **told: Any) -> TransactionLine
 
 
 def html_of(line: TransactionLine, *, several: bool = False) -> str:
-    columns = COLUMNS if several else ONE_SLOT_COLUMNS
+    columns = LIST_COLUMNS if several else ONE_SLOT_COLUMNS
     return render_to_string("transactions/_row.html", {"line": line, "columns": columns})
 
 
@@ -52,7 +57,8 @@ def test_every_name_of_a_source_is_escaped() -> None:
     one.more_tables = [Touched("public", HOSTILE, [1, 0, 0, 0])]
     message = line(messages=1, prefix=HOSTILE, inserts=0)
 
-    for html in (html_of(each, several=True) for each in (one, message)):
+    rows = [html_of(each, several=True) for each in (one, message)]
+    for html in [*rows, live_cells(one), live_cells(message)]:
         assert "<img" not in html
         # Nor is an attribute left: what would end its quotes is written as an entity.
         assert '"><' not in re.sub(r'<[^<>"]*(?:"[^"]*"[^<>"]*)*>', "", html)
@@ -72,7 +78,7 @@ def test_every_name_of_a_source_is_escaped() -> None:
 def test_a_line_says_what_became_of_it(told: dict[str, Any], classes: str, said: str) -> None:
     html = html_of(line(**told))
 
-    assert html.startswith(f'<tr{classes} data-tx="7">')
+    assert html.lstrip().startswith(f'<tr{classes} data-tx="7">')
     assert said in words(html).replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -100,15 +106,40 @@ def test_changes_that_count_for_nothing_are_struck_out() -> None:
 
 
 def test_a_row_has_a_cell_for_each_head() -> None:
-    heads = render_to_string("ui/columns/_heads.html", {"columns": COLUMNS})
+    heads = render_to_string("ui/columns/_heads.html", {"columns": LIST_COLUMNS})
     classes = re.findall(r'<th class="([^"]*)"', heads)
 
-    assert classes == [column.head_classes for column in COLUMNS]
+    assert classes == [column.head_classes for column in LIST_COLUMNS]
     cells = re.findall(r'<td class="([^"]*)"', html_of(line(), several=True))
-    assert cells == [column.classes for column in COLUMNS]
+    assert cells == [column.classes for column in LIST_COLUMNS]
+
+
+def test_a_row_of_the_live_page_has_a_cell_for_each_head() -> None:
+    tables = [Touched("public", "orders", [3, 1, 0, 0]), Touched("eu", "stock", [0, 0, 1, 0])]
+    html = live_cells(line(origin="eu", tables=tables))
+
+    context = {"columns": LIVE_COLUMNS, "role": "columnheader"}
+    heads = render_to_string("ui/columns/_span_heads.html", context)
+    classes = re.findall(r'<span class="([^"]*)" role="columnheader"', heads)
+    assert classes == [column.head_classes for column in LIVE_COLUMNS]
+    assert re.findall(r'<span class="([^"]*)" role="gridcell"', html) == [
+        column.classes for column in LIVE_COLUMNS
+    ]
+    assert 'data-words="orders: 3 inserts, 1 update"><code class="cut">orders</code>' in html
+    assert words(html).startswith("700 committed from eu orders I insert 3 U update 1 eu.stock")
+
+
+def test_a_message_of_the_live_page_says_its_size_unless_it_is_withheld() -> None:
+    message = line(messages=2, prefix="app", inserts=0)
+    hidden = line(messages=2, prefix="app", inserts=0, size_withheld=True)
+
+    shown = words(live_cells(message)).replace("\N{NO-BREAK SPACE}", " ")
+    assert "message 2 app message only, 2 kB unknown" in shown
+    assert "2 kB" not in live_cells(hidden).replace("\N{NO-BREAK SPACE}", " ")
+    assert words(live_cells(hidden)).endswith("withheld")
 
 
 def test_a_column_names_the_field_of_the_api_with_its_value() -> None:
     record = transaction_json(line().row, {}, "shop/replview", 1)
 
-    assert {column.api_field for column in COLUMNS} <= record.keys()
+    assert {column.api_field for column in LIST_COLUMNS} <= record.keys()

@@ -149,7 +149,7 @@ def test_a_plain_name_chooses_every_table_that_it_may_mean(
 def test_the_live_page_shows_the_very_table(record: History, schema: str, table: str) -> None:
     wanted = LiveFilter.from_words({"tables": as_in_sql(schema, table)})
     row = SimpleNamespace(id=1, state="committed", relations={"7": [1, 0, 0, 0]})
-    summaries = {other: Summary(row=row, names={7: [other]}, data={}) for other in NAMES}  # type: ignore[arg-type]
+    summaries = {other: Summary(row=row, names={7: [other]}, data={}, line=None) for other in NAMES}  # type: ignore[arg-type]
     shown = [name for name, summary in summaries.items() if wanted.lets_through(summary)]
     assert shown == [(schema, table)]
 
