@@ -1,9 +1,10 @@
 """Parts that forms share: kinds of fields, and problems of libraries as errors."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from django import forms
+from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -86,12 +87,28 @@ class SizeField(forms.CharField):
             raise forms.ValidationError(error_sentence(error)) from None
 
 
-class SlotField(forms.ModelChoiceField):  # type: ignore[type-arg]
-    """A field for one of all slots, named ``source/slot``."""
+class VisibleChoiceField(forms.ModelChoiceField):  # type: ignore[type-arg]
+    """A choice of a row that the account may see.
+
+    ``rows`` is called for each form, as a query that was made before does not know the account.
+    """
+
+    def __init__(self, rows: Callable[[], QuerySet[Any]], **options: Any) -> None:
+        super().__init__(rows().none(), **options)
+        self._rows = rows
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        field = super().__deepcopy__(memo)
+        field.queryset = self._rows()
+        return field
+
+
+class SlotField(VisibleChoiceField):
+    """A field for one of the slots, named ``source/slot``."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
-            Slot.objects.select_related("source"),
+            lambda: Slot.objects.select_related("source"),
             empty_label=None,
             error_messages=dict.fromkeys(
                 ("required", "invalid_choice"), "No slot of this name is recorded. Choose one."

@@ -1,7 +1,7 @@
 """A transaction for browsers: cells are rendered once, and hide what an account may not see."""
 
 from replview.live.summaries import summarise
-from tests.features.transactions.test_transaction_line import line
+from tests.support.transaction_line import line
 
 
 def test_browsers_of_equal_rights_share_the_cells() -> None:

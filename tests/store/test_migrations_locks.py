@@ -38,8 +38,11 @@ _LONG = {
     "reads every row to be sure": rf"{_ALTER}SET NOT NULL",
     "checks every row": rf"{_ALTER}ADD (CONSTRAINT|CHECK|UNIQUE|FOREIGN)(?!.*NOT VALID)",
     "computes every row's value": rf"{_ALTER}ADD COLUMN .*(DEFAULT [^;,]*\(|GENERATED|serial)",
-    # Few events are of a slot that was dropped at its budget.
-    "writes every row": rf"(UPDATE|DELETE FROM) {_BIG}(?!\w)(?!.* WHERE kind = 'budget')",
+    # Few events are of a slot that was dropped at its budget, or of a source that was renamed.
+    "writes every row": (
+        rf"(UPDATE|DELETE FROM) {_BIG}(?!\w)"
+        r"(?!.* WHERE (kind = 'budget'|detail->>'act' = 'rename'))"
+    ),
     "moves the table": rf"{_ALTER}SET (TABLESPACE|LOGGED|UNLOGGED|ACCESS METHOD)",
 }
 

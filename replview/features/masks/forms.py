@@ -8,7 +8,7 @@ from django import forms
 from replview.access.mask_making import MaskProblem, unsaved_rule
 from replview.store.models import MaskRule, Source
 from replview.store.read.mask_rules import LONGEST_PATTERN
-from replview.ui.forms import add_problem, text_field, titled
+from replview.ui.forms import VisibleChoiceField, add_problem, text_field, titled
 
 
 def _pattern_field(label: str, placeholder: str, help_text: str = "") -> forms.Field:
@@ -20,8 +20,8 @@ def _pattern_field(label: str, placeholder: str, help_text: str = "") -> forms.F
 class MaskForm(forms.Form):
     """The form of a new rule; it is previewed by a link before it is added."""
 
-    source = forms.ModelChoiceField(
-        Source.objects.all(),
+    source = VisibleChoiceField(
+        Source.objects.all,
         label="Source",
         to_field_name="name",
         empty_label="every source",

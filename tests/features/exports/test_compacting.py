@@ -22,7 +22,7 @@ from replview.parquet.archive.compacting import Compacted, compact
 from replview.parquet.archive.deleted import read_archived
 from replview.parquet.archive.increments import write_next
 from replview.parquet.archive.reading import ArchivedIncarnation
-from replview.parquet.erasure.finding import FileErasure, FileKeySpan
+from replview.parquet.erasure.finding import FileErasure
 from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import Slice
 from replview.parquet.writing.chains import Chain
@@ -33,6 +33,7 @@ from replview.spark.archive_job import count
 from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
+from replview.store.read.row_history.trails import KeySpan, key_of
 from tests.support.commands import an_instance as an_instance  # a fixture
 from tests.support.commands import run as run  # a fixture
 from tests.support.digests import digests
@@ -258,7 +259,7 @@ def test_what_is_erased_meanwhile_does_not_come_back(
     with armed(Point.BEFORE_JOURNAL, killed), pytest.raises(Killed):
         compacted(target, chain)
     assert [path for path in digests(Path(target.url)) if "_compacting" in path]
-    span = FileKeySpan({"id": "11"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))
+    span = KeySpan(key_of({"id": "11"}))
     wanted = FileErasure(erasure=1, day="2026-11-22", homes=[("shop", "replview")],
                          tables={16384: [span]})  # fmt: skip
     assert ErasureRoot.of(target.url, wanted).erase().rows == 1
