@@ -105,25 +105,29 @@ class Replay:
 
     def apply(self, step: RowStep) -> HistoryEntry:
         """Apply one more change; return the row before and after it."""
+        kind, before = self.advance(step)
         key_before, key_after = self.shapes.key_before(step), self.shapes.key_after(step)
-        found = self.carried(self.known, step)
-        if step.op in ("I", "S"):
-            kind, before = "", KnownRow(exists=False) if step.op == "I" else found
-            after = KnownRow(True, step.new or {}, step)
-        else:
-            kind, before = self._before(found, step)
-            after = KnownRow(False, last=step, why="deleted")
-            if step.op != "D":
-                version = self.shapes.versions.get(step.version_id)
-                names = version.kinds() if version else {}
-                values = {name: value for name, value in before.values.items() if name in names}
-                values |= step.after
-                after = KnownRow(True, values, step, altered=before.altered - values.keys())
-        self.known = after
-        return HistoryEntry(step, before, after, kind, key_before, key_after)
+        return HistoryEntry(step, before, self.known, kind, key_before, key_after)
 
-    def _before(self, found: KnownRow, step: RowStep) -> tuple[str, KnownRow]:
-        sent = step.old or {}
+    def advance(self, step: RowStep) -> tuple[str, KnownRow]:
+        """Apply one more change; return what ``before`` returns."""
+        kind, before = self.before(step)
+        if step.op in ("I", "S"):
+            self.known = KnownRow(True, step.new or {}, step)
+        elif step.op == "D":
+            self.known = KnownRow(False, last=step, why="deleted")
+        else:
+            names = self.shapes.column_names(step.version_id)
+            values = {name: value for name, value in before.values.items() if name in names}
+            values |= step.after
+            self.known = KnownRow(True, values, step, altered=before.altered - values.keys())
+        return kind, before
+
+    def before(self, step: RowStep) -> tuple[str, KnownRow]:
+        """Return the row before the next change, and its source, as in ``HistoryEntry``."""
+        found, sent = self.carried(self.known, step), step.old or {}
+        if step.op in ("I", "S"):
+            return "", KnownRow(exists=False) if step.op == "I" else found
         if step.old_kind == "O":
             return "sent", KnownRow(True, sent, found.last)
         # A row that does not exist cannot be changed, so the known state is not whole.
@@ -132,7 +136,7 @@ class Replay:
             key = self.shapes.key_before(step)
             values = {**found.values, **dict(zip(version.key_columns, key or (), strict=False))}
             values |= sent
-            altered = found.altered & version.kinds().keys() - values.keys()
+            altered = found.altered & self.shapes.column_names(version.id) - values.keys()
             return "derived", KnownRow(True, values, found.last, altered=altered)
         return ("key" if sent else "unknown"), KnownRow(True, sent, found.last, found.why)
 
@@ -146,9 +150,13 @@ class Replay:
         known = self.until(known, step.incarnation_id, step.place)
         if not known.exists:
             return known
-        altered = known.altered | (self.shapes.altered(last, step) or frozenset())
-        values = self.shapes.outliving(known.values, last, step)
-        return KnownRow(True, values, last, altered=altered)
+        altered = self.shapes.altered(last, step)
+        if altered is None:
+            return KnownRow(True, {}, last, altered=known.altered)
+        if not altered:
+            return known
+        values = {name: value for name, value in known.values.items() if name not in altered}
+        return KnownRow(True, values, last, altered=known.altered | altered)
 
     def until(self, known: KnownRow, incarnation_id: int, place: RowPosition) -> KnownRow:
         """Return what is still known of a row at a place after its last change."""

@@ -277,8 +277,9 @@ def _replayed(past: RowPast, replay: Replay) -> BeforeImage | None:
     """Return the row before the change, by a replay of its earlier changes."""
     if not past.chain:
         return None
-    replay.apply_all(reversed(past.chain))
-    row = replay.apply(past.change).before
+    for step in reversed(past.chain):
+        replay.advance(step)
+    _, row = replay.before(past.change)
     assert row.last is not None
     origins: dict[str, ValueOrigin] = {}
     for step in past.chain:

@@ -1,6 +1,6 @@
 """Read the shapes of a table: the key in each, and the values that stay valid after a change."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -49,7 +49,9 @@ class Shapes:
     """All versions of some tables, by their number in the store."""
 
     versions: dict[int, Version] = field(default_factory=dict)
-    _altered: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    #: The columns altered along versions that followed one another.
+    _altered: dict[tuple[int, ...], frozenset[str]] = field(default_factory=dict)
+    _column_names: dict[int, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, session: ReadSession, relation_ids: Collection[int]) -> "Shapes":
@@ -71,6 +73,14 @@ class Shapes:
             if (version.relation_id, version.number) == (relation_id, number):
                 return version
         return None
+
+    def column_names(self, version_id: int) -> frozenset[str]:
+        """Return the columns of a version; empty where it is unknown."""
+        if version_id not in self._column_names:
+            version = self.versions.get(version_id)
+            names = frozenset(version.kinds() if version else ())
+            self._column_names[version_id] = names
+        return self._column_names[version_id]
 
     def key_after(self, step: RowStep) -> tuple[Any, ...] | None:
         """Return the key's values after a step (a delete: before); None: unknown."""
@@ -109,10 +119,14 @@ class Shapes:
 
         None: perhaps all of them, as the table is another or its shapes are unknown.
         """
-        passed = [step.version_id, *self._between(step, later), later.version_id]
-        if step.relation_id != later.relation_id or not self.versions.keys() >= {*passed}:
+        passed = (step.version_id, *self._between(step, later), later.version_id)
+        if step.relation_id != later.relation_id:
             return None
-        return self._altered_along(passed)
+        if passed not in self._altered:
+            if not self.versions.keys() >= {*passed}:
+                return None
+            self._altered[passed] = self._altered_along(passed)
+        return self._altered[passed]
 
     def altered_between(self, one: int, other: int) -> frozenset[str]:
         """Return the columns altered between two versions of a table and those numbered between."""
@@ -123,15 +137,10 @@ class Shapes:
         passed = [v.id for v in within if v.since or v.id in (one, other)]
         return self._altered_along(passed)
 
-    def _altered_along(self, passed: list[int]) -> frozenset[str]:
-        unsure = (self.versions[each].unsure for each in passed)
-        return frozenset().union(*unsure, *(self._altered_by(*both) for both in pairwise(passed)))
-
-    def _altered_by(self, before: int, after: int) -> frozenset[str]:
-        if (before, after) not in self._altered:
-            found = altered_columns(self.versions[before], self.versions[after])
-            self._altered[before, after] = found
-        return self._altered[before, after]
+    def _altered_along(self, passed: Sequence[int]) -> frozenset[str]:
+        versions = [self.versions[each] for each in passed]
+        altered = (altered_columns(*both) for both in pairwise(versions))
+        return frozenset().union(*(version.unsure for version in versions), *altered)
 
     def _between(self, step: RowStep, later: RowStep) -> list[int]:
         """Return other versions that came into force between two steps of one table, in order."""
