@@ -25,6 +25,7 @@ from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target, test_write
 from replview.spark.export_tasks import write_parts
 from replview.spark.history.engines import spark_url
+from replview.spark.pyspark_versions import limits_batches
 from replview.spark.sessions import SparkProblem, by_connect
 
 if TYPE_CHECKING:
@@ -74,15 +75,16 @@ def archive(
 
 
 def _stream_of(spark: "SparkSession", part: Slice, dsn: str | None, changes: int) -> "DataFrame":
-    """Return a stream of the slot's record, in batches of about ``changes`` changes."""
+    """Return a stream of the slot's record, in batches of about ``changes`` where Spark can."""
     stream = (
         spark.readStream.format("replview")
         .option("source", part.source)
         .option("slot", part.slot)
-        .option("maxRowsPerTrigger", changes)
         # The manifests record what the store lacks.
         .option("failOnDataLoss", "false")
     )
+    if limits_batches():
+        stream = stream.option("maxRowsPerTrigger", changes)
     return (stream if dsn is None else stream.option("dsn", dsn)).load()
 
 

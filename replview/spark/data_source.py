@@ -45,7 +45,7 @@ from replview.parquet.slice_schemas import UNTYPED
 from replview.parquet.slices import OPERATIONS, Slice, SliceTable
 from replview.spark.options import Options, StorePartition, as_spark_has, planned, read_partition
 from replview.spark.planned_files import PlannedFiles
-from replview.spark.stream_reader import StreamReader
+from replview.spark.stream_reader import stream_reader
 from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
 
 #: Spark loads this module only if ``spark.sql.python.filterPushdown.enabled`` is set.
@@ -106,7 +106,7 @@ class ReplviewDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a stream that continues by commit_seq."""
         self._look()
-        return StreamReader(self._options, self._table, schema)
+        return stream_reader(self._options, self._table, schema)
 
 
 class SliceReader(DataSourceReader):

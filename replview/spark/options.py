@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 from psycopg import IsolationLevel
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from decoder.scalars import LSN
@@ -39,6 +38,7 @@ from replview.parquet.slices import (
 from replview.parquet.writing import manifests
 from replview.parquet.writing.targets import Target
 from replview.spark.planned_files import PlannedFiles, in_schema
+from replview.spark.pyspark_versions import arrow_schema
 from replview.store.read.transactions.fields import Field
 from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR, read_operations
 from replview.store.read.transactions.transaction_filter import TransactionFilter
@@ -52,7 +52,7 @@ _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
     "operations", "actors", "states", "gid", "xid", *(field.name for field in _PLAIN_FIELDS),
     "before", "numeric_scale", "dsn", "partitions", "rowsperpartition", "maxrowspertrigger",
-    "pushdown", "masked", "excluded", "archive", "failondataloss",
+    "upto", "pushdown", "masked", "excluded", "archive", "failondataloss",
 )  # fmt: skip
 #: Options that Spark and exports set themselves.
 _SET_BY_SPARK = ("path", "files")
@@ -70,6 +70,8 @@ class Options:
     rows_per_partition: int
     #: Approximate number of changes per batch of a stream; None for all.
     max_rows: int | None
+    #: Offset that a stream does not pass; None: it follows what is stored.
+    up_to: Mapping[str, int] | None
     #: ``true``, ``false``, or ``auto`` to follow Spark's configuration.
     pushdown: str
     #: Columns whose values are left out; None to follow the store's rules.
@@ -118,6 +120,7 @@ class Options:
             partitions=_number(given, "partitions"),
             rows_per_partition=_number(given, "rowsperpartition") or ROWS_PER_PARTITION,
             max_rows=_number(given, "maxrowspertrigger"),
+            up_to=_offset(given.get("upto", "")),
             pushdown=given.get("pushdown", "auto").lower(),
             masked=asked_masks(given.get("masked", "")),
             excluded=_excluded(given.get("excluded", ""), relation),
@@ -235,6 +238,18 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     return number
 
 
+def _offset(text: str) -> dict[str, int] | None:
+    """Parse an offset of a stream, such as ``{"1": 5043}``."""
+    if not text.strip():
+        return None
+    try:
+        return {str(int(number)): int(seq) for number, seq in json.loads(text).items()}
+    except (AttributeError, TypeError, ValueError):
+        raise StoreProblem(
+            "upTo is no offset", 'write how far each incarnation is read, like {"1": 5043}'
+        ) from None
+
+
 def _lsn(given: Mapping[str, str], name: str) -> LSN | None:
     """Parse an LSN such as ``0/1B2C3D8``, or a number as in ``_commit_version``."""
     text = given.get(name, "").strip()
@@ -308,7 +323,7 @@ def as_spark_has(
     batches: Iterable[pa.RecordBatch], planned_as: StructType
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches in the schema of Spark's plan, which names fields of lists otherwise."""
-    schema = to_arrow_schema(planned_as, timezone="UTC")
+    schema = arrow_schema(planned_as)
     for batch in batches:
         yield in_schema(batch.columns, schema)
 

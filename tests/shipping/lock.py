@@ -40,7 +40,7 @@ def digest() -> str:
     project = told["project"]
     asked = [
         told["build-system"]["requires"], project["requires-python"], project["dependencies"],
-        project["optional-dependencies"], told["dependency-groups"],
+        project["optional-dependencies"], told["dependency-groups"], told["tool"]["uv"],
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 

@@ -1,5 +1,6 @@
 """The archive on Spark: a batch that is played again after a crash doubles nothing."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.archive_streaming import archive
+from replview.spark.pyspark_versions import limits_batches
 from tests.support.digests import digests
 from tests.support.exported_history import history as history  # a fixture
 from tests.support.history_rows import History, insert
@@ -45,7 +47,9 @@ def test_a_crash_between_write_and_commit_doubles_nothing(
         patch.setattr(increments, "export", killed_after)
         with pytest.raises(TargetProblem, match="killed"):
             archive(spark, str(root), dsn=store_dsn, changes=2)
-    assert written == [1]
+    # PySpark 4.1 makes one batch of what is stored.
+    ends = [1, 3] if limits_batches() else [3]
+    assert written == ends[:1]
     left = parquet(root)
     assert left
     checkpoint = root / "_checkpoints" / "shop" / "replview"
@@ -53,7 +57,8 @@ def test_a_crash_between_write_and_commit_doubles_nothing(
     assert not list(checkpoint.glob("commits/[0-9]*"))
 
     # The batch is played again: its slice is there, the next ones follow.
-    assert archive(spark, str(root), dsn=store_dsn, changes=2) == ({"1": 3}, [])
+    done = {"1": 3} if len(ends) > 1 else {}
+    assert archive(spark, str(root), dsn=store_dsn, changes=2) == (done, [])
     assert {name: parquet(root)[name] for name in left} == left
     assert [row["commit_seq"] for row in rows(root, "transactions")] == [1, 2, 3]
     assert [(row["id"], row["_change_type"]) for row in rows(root, "public.orders")] == [
@@ -66,7 +71,7 @@ def test_a_crash_between_write_and_commit_doubles_nothing(
     assert len(rows(root, "public.orders")) == 5
     # Without Spark the same slices are the same bytes.
     with reading.connect(store_dsn) as store:
-        for after, through in ((0, 1), (1, 3), (3, 4)):
+        for after, through in pairwise([0, *ends, 4]):
             part = reading.resolve(
                 store, reading.SliceRequest(after_seq=after, through_seq=through)
             )

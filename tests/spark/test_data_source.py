@@ -5,7 +5,7 @@ from pyspark.errors import PySparkException
 
 from replview.parquet import reading
 from tests.spark.awkward import expected_rows, write_awkward
-from tests.spark.streaming import stream_into
+from tests.spark.streaming import stream_by
 
 pytestmark = pytest.mark.slow
 
@@ -95,8 +95,7 @@ def test_a_stream_goes_on_where_it_stopped_and_doubles_nothing(
     recording.caught_up()
 
     def run() -> list[int]:
-        words = {"dsn": store_dsn, "relation": "public.t", "maxRowsPerTrigger": "20"}
-        return stream_into(spark, tmp_path, **words)
+        return stream_by(spark, tmp_path, 20, dsn=store_dsn, relation="public.t")
 
     assert run() == [20, 20, 10]
     assert run() == []

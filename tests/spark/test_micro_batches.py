@@ -1,13 +1,16 @@
-"""Planning a micro-batch costs what the batch takes, not what waits behind it."""
+"""Where batches of a stream end, and that planning one costs what it takes, not what waits."""
 
 from itertools import pairwise
 
 import psycopg
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from replview.parquet.reading import StoreProblem
+from replview.spark import stream_reader
 from replview.spark.data_source import ReplviewDataSource
-from tests.support.history_rows import History
+from replview.spark.options import Options
+from replview.spark.stream_offsets import end_of_batch
+from tests.support.history_rows import History, insert
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
@@ -42,7 +45,8 @@ def test_a_batch_is_planned_at_the_cost_of_what_it_takes(store_dsn: str, relatio
         "incarnation": history.incarnation.pk, "ours": history.orders.relation_id,
         "other": history.table("other", 16385, ["id"]).relation_id,
     }  # fmt: skip
-    source = ReplviewDataSource({"dsn": store_dsn, "relation": relation})
+    options = {"dsn": store_dsn, "relation": relation}
+    source = ReplviewDataSource(options)
     reader = source.streamReader(source.schema())
     costs, backlogs = [], [0, 5_000, 80_000]
     with psycopg.connect(store_dsn, autocommit=True) as store:
@@ -52,10 +56,47 @@ def test_a_batch_is_planned_at_the_cost_of_what_it_takes(store_dsn: str, relatio
             history.incarnation.save()
             store.execute("VACUUM ANALYZE transaction")
             before = rows_read(store)
-            end = reader.latestOffset({}, ReadMaxRows(200))
+            end = end_of_batch(Options.parse(options), {}, 200)
             assert reader.partitions({}, end)
             costs.append(rows_read(store) - before)
             assert end == {"1": 2_000 if relation else 200}
     assert costs[1] <= 1.2 * costs[0]
-    # Nobody is given less than one transaction, or more than there is.
-    assert reader.latestOffset({"1": 79_998}, ReadMaxRows(200)) == {"1": 80_000}
+    # A batch has at least one transaction, and no more than there is.
+    assert end_of_batch(Options.parse(options), {"1": 79_998}, 200) == {"1": 80_000}
+
+
+def test_a_stream_ends_at_up_to(store_dsn: str) -> None:
+    history = History()
+    for number in range(1, 6):
+        history.commit(insert(number))
+
+    def options(up_to: str) -> dict[str, str]:
+        return {"dsn": store_dsn, "upTo": up_to, "relation": "public.orders"}
+
+    assert end_of_batch(Options.parse(options('{"1": 3}')), {}) == {"1": 3}
+    assert end_of_batch(Options.parse(options('{"1": 3}')), {}, 2) == {"1": 2}
+    assert end_of_batch(Options.parse(options('{"1": 3}')), {"1": 4}) == {"1": 4}
+    assert end_of_batch(Options.parse(options('{"1": 9}')), {"1": 4}) == {"1": 5}
+    assert end_of_batch(Options.parse(options('{"2": 9}')), {}) == {}
+    source = ReplviewDataSource(options('{"1": 3}'))
+    reader = source.streamReader(source.schema())
+    [partition] = reader.partitions({"1": 1}, {"1": 3})
+    [batch] = reader.read(partition)
+    assert batch.column("id").to_pylist() == ["2", "3"]
+    with pytest.raises(StoreProblem, match=r"up to commit_seq 4, and is to end at 3"):
+        reader.partitions({"1": 4}, {"1": 3})
+    for wrong in ("3", '{"1": "x"}', "{1: 3}"):
+        with pytest.raises(StoreProblem, match="upTo is no offset"):
+            Options.parse(options(wrong))
+
+
+def test_a_limit_that_pyspark_would_ignore_is_refused(store_dsn: str, monkeypatch) -> None:
+    History().commit(insert(1))
+    monkeypatch.setattr(stream_reader, "limits_batches", lambda: False)
+    source = ReplviewDataSource({"dsn": store_dsn, "maxRowsPerTrigger": "20"})
+    with pytest.raises(StoreProblem) as caught:
+        source.streamReader(source.schema())
+    assert "maxRowsPerTrigger" in caught.value.cause
+    assert "upTo" in caught.value.remedy
+    endless = ReplviewDataSource({"dsn": store_dsn})
+    assert endless.streamReader(endless.schema()).latestOffset() == {"1": 1}

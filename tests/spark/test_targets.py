@@ -72,7 +72,7 @@ def test_an_object_store_is_told_apart_by_its_words() -> None:
         assert "'secret'" not in str(problem)
 
 
-# As Spark 4.3 says it.
+# As Spark says it.
 @pytest.mark.parametrize(
     ("words", "scheme", "package"),
     [

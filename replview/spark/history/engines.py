@@ -111,7 +111,8 @@ class ParquetFiles:
             from pyspark.sql.pandas.types import from_arrow_schema
 
             root = spark_url(self.target)
-            wanted = from_arrow_schema(self.schema).add(PARTITION, "date")
+            wanted = from_arrow_schema(self.schema, prefer_timestamp_ntz=True)
+            wanted = wanted.add(PARTITION, "date")
             reader = session.read.option("basePath", f"{root}/{self.folder}")
             return reader.schema(wanted).parquet(
                 *(f"{root}/{each}" for each in self.paths or (self.folder,))
@@ -160,7 +161,8 @@ def made(session: Session, rows: Sequence[Sequence[Any]], schema: pa.Schema) -> 
     if _is_spark(session):
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return session.createDataFrame(list(rows), from_arrow_schema(schema))
+        types = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+        return session.createDataFrame(list(rows), types)
     if not rows:
         return session.empty(schema)
     named = [dict(zip(schema.names, row, strict=True)) for row in rows]
