@@ -34,7 +34,6 @@ pytest_plugins = ["tests.support.recording", "tests.support.shares"]
 _SPARK_MODULES = {
     f"tests/spark/test_{name}.py"
     for name in (
-        "archive_streaming",
         "data_source",
         "dataset_roots",
         "history",

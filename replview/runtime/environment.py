@@ -168,12 +168,12 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "Otherwise plain lines.", default="text"),
         Variable("REPLVIEW_LOG_LEVEL", "`DEBUG`, `INFO`, `WARNING` …", default="INFO"),
         Variable("REPLVIEW_SPARK",
-            "Where large exports and, if it is set, large slices of the archive are written, and "
+            "Where large exports are written, and "
             "where large history jobs run: `local[2]`, `spark://…` (PySpark and Java are needed "
             "here), or `sc://…` ([Spark Connect](../export-and-spark.md#spark-elsewhere), without "
             "a token).", default="local[2]"),
         Variable("REPLVIEW_SPARK_FROM_ROWS",
-            "From so many changes on an export, or a slice of the archive, is large.",
+            "From so many changes on an export is large.",
             default="1000000"),
         Variable("REPLVIEW_SPARK_ABOVE",
             "History jobs that read more rows of Parquet than this are answered by Spark, all "

@@ -2,9 +2,9 @@
 
 Standard output has only the result. Standard error is the log: ``{"answered_by", "rows_read"}`` in
 a line, then Spark's lines, and if the job fails a last one with the problem and its remedy. The
-exit status is 0 for success, 1 for a failure, 2 if nothing is new to archive, 3 for a gap (in the
-store for an archive, in the data for an answer, which then gives the reasons), and 64 for wrong
-options. With ``--json`` standard output has the problem too: ``{"problem", "remedy"}``.
+exit status is 0 for success, 1 for a failure, 3 for a gap in the data (the answer then gives the
+reasons), and 64 for wrong options. With ``--json`` standard output has the problem too:
+``{"problem", "remedy"}``.
 """
 
 import argparse
@@ -28,12 +28,10 @@ from replview.spark.history.results import as_json, as_table, check_output, writ
 from replview.spark.sessions import SparkProblem, naming_connectors, session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from replview.spark.history.duckdb_frames import DuckSession
 
 
-DONE, FAILED, NOTHING_NEW, GAP, WRONG_USE = 0, 1, 2, 3, 64
+DONE, FAILED, GAP, WRONG_USE = 0, 1, 3, 64
 
 
 class _Parser(argparse.ArgumentParser):
@@ -47,53 +45,6 @@ class _Parser(argparse.ArgumentParser):
 _TERMINATED = 143
 #: Seconds between two interrupts of a query.
 _AGAIN_SECONDS = 0.05
-#: Approximate number of changes in one increment.
-_INCREMENT = 2_000_000
-
-
-def add_archive(commands: Any) -> None:
-    """Add the parser of ``archive``; ``whole`` is its function, which prints its own result."""
-    parser = commands.add_parser(
-        "archive",
-        help="have what is stored go to an archive, and go on where the last run ended",
-        description="Write all of a slot's history that is not in the archive yet. The store's "
-        "address is in REPLVIEW_STORE_URL.",
-    )
-    parser.set_defaults(whole=run, json=False)
-    parser.add_argument("--target", required=True, metavar="URL", help="the archive's root")
-    parser.add_argument("--slot", metavar="SOURCE/SLOT", help="which (default: the only one)")
-    parser.add_argument("--changes", type=int, default=_INCREMENT, metavar="NUMBER", help="of one "
-                        "increment, about (default: 2000000)")  # fmt: skip
-    parser.add_argument("--spark", metavar="URL", help="local[2], spark://… (default: the "
-                        "environment's, else this machine)")  # fmt: skip
-
-
-def run(spark: "SparkSession", options: argparse.Namespace) -> int:
-    """Archive what is stored now, print how far it is archived, and return the exit status.
-
-    Raises ``SparkProblem``, ``TargetProblem``.
-    """
-    # Jobs over files need no psycopg, and a cluster may have none.
-    from replview.parquet.reading import StoreProblem
-    from replview.parquet.reading.connecting import ENVIRONMENT
-    from replview.spark.archive_streaming import archive
-
-    try:
-        done, gaps = archive(spark, options.target, options.slot, changes=options.changes)
-    except StoreProblem as error:
-        remedy = error.remedy
-        if ENVIRONMENT not in os.environ:
-            remedy = (
-                f"set {ENVIRONMENT} in the environment, or use the command 'replview spark "
-                "archive', which finds the instance that runs here"
-            )
-        raise SparkProblem(error.cause, remedy) from error
-    told = ", ".join(f"incarnation {number} up to commit_seq {seq}" for number, seq in done.items())
-    sys.stdout.write(f"archived: {told or 'nothing is new'}\n")
-    for number, first, last in gaps:
-        sys.stdout.write(f"over a gap: incarnation {number}, commit_seq {first} to {last} were "
-                         "deleted from the store before\n")  # fmt: skip
-    return GAP if gaps else (DONE if done else NOTHING_NEW)
 
 
 def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
@@ -105,7 +56,6 @@ def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
     )
     commands = found.add_subparsers(dest="name", metavar="JOB", required=True)
     add_jobs(commands)
-    add_archive(commands)
     return found
 
 
@@ -145,10 +95,6 @@ def check(options: argparse.Namespace) -> Question:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if "whole" in options:
-        with _spark(options) as spark:
-            status: int = options.whole(spark, options)
-            return status
     question = check(options)
     rows = question.rows()
     here = by_duckdb(rows, options.spark_above)

@@ -24,15 +24,12 @@ import pyarrow.parquet as pq
 
 from replview.parquet.archive.increments import write_next
 from replview.parquet.job_process import begin, problem_of, say
-from replview.parquet.reading import connect, tables_of
 from replview.parquet.slices import Slice
 from replview.parquet.writing.chains import abandoned_by
 from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.manifests import Manifest
-from replview.parquet.writing.planning import spark_writes
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
-from replview.spark.export_tasks import writing
 
 #: Operation by ``_change_type``; a row before an update is no change of its own.
 _OPERATIONS = {"insert": "insert", "update_postimage": "update", "delete": "delete"}
@@ -120,15 +117,6 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _where(spark: str | None, wanted: Slice) -> str | None:
-    """Return the address of Spark if the slice is large enough for it, else None."""
-    if spark is None:
-        return None
-    with connect() as connection:
-        rows = sum(table.rows or 0 for table in tables_of(connection, wanted))
-    return spark if spark_writes(rows) else None
-
-
 def write_slice(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, object]:
     """Write the slice that ``job`` describes, and count the rows in its files.
 
@@ -137,9 +125,7 @@ def write_slice(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, o
     wanted, target = Slice.from_json(job["slice"]), Target.of(job["target"])
     log.info("%s/%s, %s…%s", wanted.source, wanted.slot, wanted.after_seq + 1, wanted.through_seq)
     left = abandoned_by([Slice.from_json(each) for each in job.get("abandoned", ())])
-    with writing(_where(job.get("spark"), wanted), "replview archive") as write:
-        manifest = write_next(wanted, target, dsn=None, write_parts=write,
-                              cancelled=stopped.is_set, abandoned=left)  # fmt: skip
+    manifest = write_next(wanted, target, dsn=None, cancelled=stopped.is_set, abandoned=left)
     seqs = manifest.document["commit_seq"]
     counted = count(target, manifest)
     log.info("counted %s transactions in %s files", counted["transactions"], len(manifest.files))

@@ -79,7 +79,7 @@ class ReplviewDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns of the table and of the change, or those of a record."""
         if self._options.files is not None:
-            return from_arrow_schema(self._options.files.schema, prefer_timestamp_ntz=True)
+            return self._options.files.schema()
         self._look()
         schema = UNTYPED if self._table is None else self._table.arrow_schema()
         return from_arrow_schema(schema.remove_metadata(), prefer_timestamp_ntz=True)

@@ -37,7 +37,7 @@ from replview.parquet.writing.exporting import Progress, export
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.problems import Cancelled
 from replview.parquet.writing.targets import Target, test_write
-from replview.spark.export_tasks import writing
+from replview.spark.exporting import writing
 
 log = logging.getLogger("replview.export")
 

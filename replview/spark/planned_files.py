@@ -1,34 +1,32 @@
-"""Read and write the files of an export in Spark's executors."""
+"""The planned files of one dataset of an export, as partitions that Spark reads from the store."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import Self
 
 import orjson
 import psycopg
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import StoreProblem
+from replview.parquet.slice_schemas import PARTITION
 from replview.parquet.slices import Slice, SliceRange, SliceTable
 from replview.parquet.writing.exporting import lost_store
-from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile, rows_of, schema_of
+from replview.parquet.writing.files import PART_KEY, FilePart, rows_of, schema_of
+from replview.parquet.writing.layout import slice_name
 from replview.parquet.writing.problems import TargetProblem
-from replview.parquet.writing.targets import Target
 
 _PROBLEM_TEXT = re.compile(r"replview tells (\[.*\])")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFiles:
-    """The planned files of one dataset.
-
-    In Spark the rows begin with the file's number. Columns have generated names, because Spark
-    reads the dot in ``a.b`` as a field.
-    """
+    """The planned files of one dataset: each is a partition of one frame."""
 
     part_of: Slice
     table: SliceTable | None
@@ -54,40 +52,34 @@ class PlannedFiles:
         return cls(Slice.from_json(part_of), table and SliceTable.from_json(table), tuple(found))
 
     @property
-    def _tables(self) -> Mapping[int, SliceTable]:
+    def tables(self) -> Mapping[int, SliceTable]:
+        """Return the table by the key that the files name; empty for a dataset without one."""
         relation = self.parts[0].relation_id
         return {} if self.table is None or relation is None else {relation: self.table}
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the schema of the rows as Spark has them."""
-        types = schema_of(self.parts[0], self._tables).types
-        fields = [pa.field(f"c{n}", kind) for n, kind in enumerate(types)]
-        return pa.schema([pa.field("file", pa.int32()), *fields])
+    def schema(self) -> StructType:
+        """Return the columns of the files, and the day that their folders are named by.
+
+        The first column's metadata has what the footers of other writers say of the table and the
+        slice: Spark keeps the metadata of columns in its files (``files.footer_value``).
+        """
+        columns = schema_of(self.parts[0], self.tables)
+        frame = from_arrow_schema(
+            columns.remove_metadata().append(pa.field(PARTITION, pa.date32())),
+            prefer_timestamp_ntz=True,
+        )
+        whose = {PART_KEY: orjson.dumps({"slice": slice_name(self.part_of)})}
+        told = {**(columns.metadata or {}), **whose}
+        frame.fields[0].metadata = {key.decode(): text.decode() for key, text in told.items()}
+        return frame
 
     def read(self, dsn: str, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file, in order."""
-        schema = self.schema
+        """Yield the rows of a file and their day, in the order of history."""
+        part = self.parts[number]
+        day = pa.scalar(part.within.commit_date, pa.date32())
         with raise_for_driver(), connect(dsn) as connection:
-            for batch in rows_of(connection, self.part_of, self.parts[number], self._tables):
-                numbers = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
-                yield pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=schema)
-
-    def write(self, url: str, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile]:
-        """Write the file that these rows belong to, over an existing one."""
-        first = next(batches, None)
-        if first is None:
-            return
-        part = self.parts[first.column(0)[0].as_py()]
-        writer = PartWriter(self.part_of, self._tables, Target.of(url))
-        schema = writer.schema(part)
-
-        def rows() -> Iterator[pa.RecordBatch]:
-            for batch in chain([first], batches):
-                yield in_schema(batch.columns[1:], schema)
-
-        with raise_for_driver():
-            yield writer.write_rows(part, rows())
+            for batch in rows_of(connection, self.part_of, part, self.tables):
+                yield batch.append_column(PARTITION, pa.repeat(day, batch.num_rows))
 
 
 def in_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:

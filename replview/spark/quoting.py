@@ -1,6 +1,7 @@
 """Quote names, texts and addresses for Python, SQL and Spark."""
 
 from collections.abc import Sequence
+from urllib.parse import parse_qsl
 
 
 def py(text: str) -> str:
@@ -53,3 +54,20 @@ def spark_address(url: str) -> str:
     if not between:
         return f"file://{url.rstrip('/')}"
     return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest.partition('?')[0].rstrip('/')}"
+
+
+def address_options(url: str) -> dict[str, str]:
+    """Return the options of an S3 address, as pyarrow names them; empty for any other address."""
+    return dict(parse_qsl(url.partition("?")[2])) if url.startswith("s3") else {}
+
+
+def spark_settings(url: str) -> dict[str, str]:
+    """Return the Hadoop settings by which Spark finds the object store of an address."""
+    found = address_options(url)
+    server = found.get("endpoint_override")
+    values = {
+        "fs.s3a.endpoint": server and f"{found.get('scheme', 'https')}://{server}",
+        "fs.s3a.endpoint.region": found.get("region"),
+        "fs.s3a.path.style.access": server and "true",
+    }
+    return {name: text for name, text in values.items() if text}

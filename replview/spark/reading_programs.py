@@ -6,11 +6,19 @@ Columns of several roots whose types cannot be read in one schema are read as te
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
-from urllib.parse import parse_qsl
 
 from replview.parquet.writing.datasets import reads
 from replview.parquet.writing.filesystems import SAME_SCHEMES
-from replview.spark.quoting import double, literal, py, py_list, spark_address, tick
+from replview.spark.quoting import (
+    address_options,
+    double,
+    literal,
+    py,
+    py_list,
+    spark_address,
+    spark_settings,
+    tick,
+)
 
 #: A root's folder (a path or URL) and its ``_schema.json``.
 RootSchema = tuple[str, Mapping[str, Any]]
@@ -95,11 +103,6 @@ def arrow_url(url: str) -> str:
     return f"{SAME_SCHEMES.get(scheme, scheme)}://{rest}" if between else url
 
 
-def _options(url: str) -> dict[str, str]:
-    """Return the options of an S3 address."""
-    return dict(parse_qsl(url.partition("?")[2])) if url.startswith("s3") else {}
-
-
 def read_by_duckdb(roots: Sequence[RootSchema]) -> str:
     """Return the part after FROM that reads all rows."""
     if len(roots) == 1:
@@ -129,7 +132,7 @@ def duckdb_secret(url: str) -> str:
     """Return the statement that gives DuckDB access to an S3 object store."""
     if not url.startswith("s3"):
         return ""
-    found = _options(url)
+    found = address_options(url)
     words = {"ENDPOINT": found.get("endpoint_override"), "REGION": found.get("region")}
     given = "".join(f", {name} {literal(text)}" for name, text in words.items() if text)
     given += ", URL_STYLE 'path'" if "endpoint_override" in found else ""
@@ -141,15 +144,8 @@ def spark_options(url: str) -> str:
     """Return the statements that give Spark access to an S3 object store."""
     if not url.startswith("s3"):
         return ""
-    found = _options(url)
-    server = found.get("endpoint_override")
-    values = {
-        "fs.s3a.endpoint": server and f"{found.get('scheme', 'https')}://{server}",
-        "fs.s3a.endpoint.region": found.get("region"),
-        "fs.s3a.path.style.access": server and "true",
-    }
     return _NEEDS_S3A + "".join(
-        f"spark.conf.set({py(name)}, {py(text)})\n" for name, text in values.items() if text
+        f"spark.conf.set({py(name)}, {py(text)})\n" for name, text in spark_settings(url).items()
     )
 
 

@@ -22,8 +22,8 @@ from replview.runtime.machine import free_port
 from replview.spark.sessions import SparkProblem, session
 from tests.spark.export_job import ended
 from tests.spark.export_job import job as job  # a fixture
-from tests.support.digests import digests
 from tests.support.history_rows import History, insert
+from tests.support.written_rows import written_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.own_jvm]
 
@@ -156,7 +156,7 @@ def test_the_record_is_read_by_the_code_that_the_client_sends(server, history, s
     ]  # fmt: skip
 
 
-def test_an_export_has_the_same_bytes_and_every_history_job_runs_over_it(
+def test_an_export_has_the_same_rows_and_every_history_job_runs_over_it(
     server, history, store_dsn, tmp_path
 ) -> None:
     with reading.connect(store_dsn) as store:
@@ -169,7 +169,7 @@ def test_an_export_has_the_same_bytes_and_every_history_job_runs_over_it(
     )  # fmt: skip
     assert orjson.loads(ran.stdout.splitlines()[-1])["event"] == "done", ran.stderr[-3000:]
     export(part, Target.of(str(tmp_path / "here")), dsn=store_dsn)
-    assert digests(tmp_path / "there") == digests(tmp_path / "here")
+    assert written_rows(tmp_path / "there") == written_rows(tmp_path / "here")
 
     found = client(_JOBS, server, str(tmp_path / "there"), json.dumps(JOBS))
     as_of = [dict(zip(found["as-of"]["columns"], row, strict=True))

@@ -4,16 +4,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 import orjson
 import psutil
 import psycopg
 import pytest
+from psycopg import sql
 
 from replview.parquet import reading
 from replview.parquet.reading import StoreProblem
@@ -23,16 +23,16 @@ from replview.parquet.writing.files import FilePart, PartWriter
 from replview.parquet.writing.planning import estimate
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
-from replview.spark import archive_job
-from replview.spark.export_tasks import write_parts
+from replview.spark.exporting import write_parts
 from replview.store.write.partitions import ensure_partitions
-from tests.support.days import Days, days_ago, today
-from tests.support.digests import digests
+from tests.support.days import Days, days_ago, the, today
 from tests.support.history_rows import insert
+from tests.support.waiting import wait_for
+from tests.support.written_rows import written_rows
 
 pytestmark = pytest.mark.slow
 
-DAYS, CHANGES = 6, 50_000
+DAYS, CHANGES = 6, 5_000
 _GROW = """
     INSERT INTO change SELECT (jsonb_populate_record(c, jsonb_build_object(
         'seq', n, 'new', jsonb_build_object('id', n::text, 'status', md5(n::text), 'note', null)
@@ -53,35 +53,45 @@ def recorded(store_dsn: str, changes: int) -> Slice:
         return reading.resolve(store, reading.SliceRequest(source="shop", slot="replview"))
 
 
-def executor_writing(job: psutil.Process) -> psutil.Process | None:
-    """One whose Python has a file half written."""
+def kill_one(job: subprocess.Popen[bytes], store_dsn: str) -> None:
+    """Kill the executor whose task reads the last day, once other days were read."""
+    assert job.stdout is not None
+    # Progress is told once all is planned, before a task begins.
+    assert orjson.loads(job.stdout.readline())["event"] == "progress"
+    with psycopg.connect(store_dsn) as store:
+        partition = sql.Identifier(f"change_{the(1):%Y%m%d}")
+        store.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(partition))
+        [port] = wait_for(lambda: reading_ports(store_dsn), seconds=240)
+        executor_of(psutil.Process(job.pid), port).send_signal(signal.SIGKILL)
+
+
+def reading_ports(store_dsn: str) -> list[int]:
+    """The ports of clients that wait for a lock."""
+    with psycopg.connect(store_dsn) as store:
+        found = store.execute(
+            "SELECT client_port FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND datname = current_database()"
+        )
+        return [port for (port,) in found]
+
+
+def executor_of(job: psutil.Process, port: int) -> psutil.Process:
+    """The executor whose Python has a connection from this port."""
     for each in job.children(recursive=True):
         # Others end meanwhile.
         with suppress(psutil.Error):
+            workers = each.children(recursive=True)
             if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline()) and any(
-                "_writing-part-" in file.path
-                for worker in each.children(recursive=True)
-                for file in worker.open_files()
+                one.laddr and one.laddr[1] == port
+                for worker in workers
+                for one in worker.net_connections("tcp")
             ):
                 return each
-    return None
-
-
-def kill_one(job: subprocess.Popen[bytes], root: Path) -> None:
-    """Once one file is there and another is being written, its executor is gone."""
-    until = time.monotonic() + 240
-    while time.monotonic() < until and job.poll() is None:
-        if list(root.rglob("public.orders/*/part-*.parquet")):
-            executor = executor_writing(psutil.Process(job.pid))
-            if executor is not None:
-                executor.send_signal(signal.SIGKILL)
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"nothing was to be killed: {job.poll()}")
+    raise AssertionError("no executor reads")
 
 
 @pytest.mark.own_jvm
-def test_an_executor_killed_in_the_middle_leaves_the_same_bytes(
+def test_an_executor_killed_in_the_middle_leaves_the_same_rows(
     transactional_db, store_dsn, tmp_path
 ) -> None:
     part = recorded(store_dsn, CHANGES)
@@ -96,7 +106,7 @@ def test_an_executor_killed_in_the_middle_leaves_the_same_bytes(
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=lines, start_new_session=True,
         )  # fmt: skip
     try:
-        kill_one(job, root)
+        kill_one(job, store_dsn)
         out, _ = job.communicate(timeout=300)
     finally:
         with suppress(ProcessLookupError):
@@ -107,7 +117,7 @@ def test_an_executor_killed_in_the_middle_leaves_the_same_bytes(
     assert len(last["manifest"]["files"]) >= 2 * DAYS
     assert b"Lost executor" in log.read_bytes()
     export(part, Target.of(str(tmp_path / "plain")), dsn=store_dsn)
-    assert digests(root) == digests(tmp_path / "plain")
+    assert written_rows(root) == written_rows(tmp_path / "plain")
 
 
 def test_spark_writes_from_so_many_rows_on(
@@ -117,22 +127,18 @@ def test_spark_writes_from_so_many_rows_on(
     monkeypatch.setenv("REPLVIEW_STORE_URL", store_dsn)
     monkeypatch.setenv("REPLVIEW_SPARK", "sc://spark.example.com")
 
-    def chosen(rows: str | None) -> tuple[bool, str | None]:
-        """Of an export's page, and of the archive's job."""
+    def chosen(rows: str | None) -> bool:
         if rows is None:
             monkeypatch.delenv("REPLVIEW_SPARK_FROM_ROWS", raising=False)
         else:
             monkeypatch.setenv("REPLVIEW_SPARK_FROM_ROWS", rows)
         with reading.connect(store_dsn) as store:
-            by_page = estimate(store, part).spark
-        return by_page, archive_job._where("local[2]", part)
+            return estimate(store, part).spark
 
     pytest.importorskip("pyspark")
-    assert chosen(None) == (False, None)
-    assert chosen(str(3 * DAYS + 1)) == (False, None)
-    assert chosen(str(3 * DAYS)) == (True, "local[2]")
-    # Where Spark is not configured the archive is written without it.
-    assert archive_job._where(None, part) is None
+    assert not chosen(None)
+    assert not chosen(str(3 * DAYS + 1))
+    assert chosen(str(3 * DAYS))
 
 
 @pytest.mark.own_jvm
@@ -146,10 +152,10 @@ def test_what_goes_wrong_in_an_executor_is_told(
     ) -> str:
         """Of an export of which this becomes a file of the table."""
 
-        def write(writer, parts, dsn, cancelled):
+        def write(writer, parts, dsn, wrote, cancelled):
             [*_, one] = [each for each in parts if each.kind == "table"]
             writer, one, dsn = spoilt(writer, one, dsn)
-            return write_parts(spark, writer, [one], dsn, cancelled)
+            return write_parts(spark, writer, [one], dsn, wrote, cancelled)
 
         with pytest.raises((StoreProblem, TargetProblem)) as told:
             export(part, Target.of(str(tmp_path / "out")), dsn=store_dsn, write_parts=write)
@@ -173,22 +179,13 @@ def test_a_cancelled_export_ends_its_tasks(transactional_db, store_dsn, spark, t
     part = recorded(store_dsn, 3)
     with psycopg.connect(store_dsn) as store:
 
-        def write(writer, parts, dsn, _):
+        def write(writer, parts, dsn, wrote, _):
             # All is planned; a task that reads is surely at it while it is cancelled.
             store.execute("LOCK TABLE change IN ACCESS EXCLUSIVE MODE")
-            return write_parts(spark, writer, parts, dsn, lambda: waiting(store_dsn) > 0)
+            reads = partial(reading_ports, store_dsn)
+            return write_parts(spark, writer, parts, dsn, wrote, lambda: bool(reads()))
 
         with pytest.raises(Cancelled):
             export(part, Target.of(str(tmp_path / "out")), dsn=store_dsn, write_parts=write)
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
-
-
-def waiting(store_dsn: str) -> int:
-    """Sessions that wait for a lock."""
-    with psycopg.connect(store_dsn) as store:
-        [(count,)] = store.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            " AND datname = current_database()"
-        ).fetchall()
-    return int(count)

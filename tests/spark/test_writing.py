@@ -24,9 +24,10 @@ from replview.parquet.writing.manifests import manifests, read_manifest
 from replview.parquet.writing.planning import estimate
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
-from replview.spark.export_tasks import write_parts
+from replview.spark.exporting import write_parts
 from tests.spark.awkward import expected_rows, write_awkward
 from tests.support.digests import digests
+from tests.support.written_rows import written_rows
 
 pytestmark = pytest.mark.slow
 
@@ -111,14 +112,16 @@ def test_every_engine_reads_back_what_was_recorded(
     assert seen[-1].rows == seen[-1].total_rows
     assert (tmp_path / "a" / manifest.folder / "_SUCCESS").exists()
 
-    # Spark writes the same bytes, and so does doing it again.
+    # Spark writes the same rows and types into files of the same names.
     export(
         whole,
         Target.of(str(tmp_path / "b")),
         dsn=store_dsn,
         write_parts=partial(write_parts, spark),
     )
-    assert digests(tmp_path / "b") == digests(tmp_path / "a")
+    assert written_rows(tmp_path / "b") == written_rows(tmp_path / "a")
+    assert not [path for path in (tmp_path / "b").rglob("*") if "_writing-" in path.name]
+    # What is whole there is left as it is.
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").rglob("*.parquet")}
     assert export(whole, Target.of(str(tmp_path / "a")), dsn=store_dsn) == manifest
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -159,27 +162,6 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(whole, store_dsn, tmp_pa
     assert {path: path.stat().st_mtime_ns for path in before} == before
     export(whole, Target.of(str(tmp_path / "b")), dsn=store_dsn)
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
-
-
-def test_a_killed_writers_half_of_a_file_is_deleted_by_the_same_run(whole, store_dsn, tmp_path):
-    target = Target.of(str(tmp_path))
-
-    def write(writer, parts, dsn, cancelled):
-        """Write as executors do, where the first attempt at each file is killed."""
-        with reading.connect(dsn) as store:
-            for part in parts:
-                yield writer.write(store, part)
-                path = tmp_path / part.path
-                path.with_name(f"_writing-{path.name}-0a1b2c3d").touch()
-        if cancelled():
-            raise Cancelled
-
-    with pytest.raises(Cancelled):
-        export(whole, target, dsn=store_dsn, write_parts=write, cancelled=lambda: True, keep=True)
-    assert not list(tmp_path.rglob("_writing-*"))
-    next(tmp_path.rglob("*.parquet")).unlink()
-    export(whole, target, dsn=store_dsn, write_parts=write)
-    assert not list(tmp_path.rglob("_writing-*"))
 
 
 def test_cancelling_leaves_nothing_unless_it_shall_go_on_later(whole, store_dsn, tmp_path):

@@ -19,7 +19,6 @@ SECONDS = {
     "tests/demo/test_stack.py": 35,
     "tests/features/exports/test_archive_killed.py": 75,
     "tests/features/trouble/test_alerted.py": 85,
-    "tests/spark/test_archive_streaming.py": 50,
     "tests/spark/test_deleted_days.py": 55,
     "tests/spark/test_engines.py": 120,
     "tests/spark/test_executors.py": 125,

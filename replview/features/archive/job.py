@@ -5,7 +5,6 @@ A thread waits for the process and counts the result; only then the mark moves
 unmoved mark: the next worker finds the slice, complete or not, and continues with the same ends.
 """
 
-import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -124,10 +123,7 @@ def carry_out(step: ArchiveStep, stop: threading.Event) -> bool:
 def _write_slice(step: ArchiveStep, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
     """Return the job's exit status and its result. Raises ``OSError``."""
     abandoned_slices = [row.slice for row in abandoned(f"{step.source}/{step.slot}", step.target)]
-    # Unlike for exports there is no default for Spark: the archive is written every few hours, and
-    # should not start a JVM unasked.
-    order = {"slice": _slice_json(step), "target": step.target, "abandoned": abandoned_slices,
-             "spark": os.environ.get("REPLVIEW_SPARK") or None}  # fmt: skip
+    order = {"slice": _slice_json(step), "target": step.target, "abandoned": abandoned_slices}
     return run_process(MODULE, order, stop)
 
 

@@ -42,7 +42,14 @@ from replview.parquet.job_process import begin, problem_of, say
 from replview.parquet.slices import Slice
 from replview.parquet.writing import layout
 from replview.parquet.writing.chains import Chain
-from replview.parquet.writing.files import ERASED_KEY, PART_KEY, row_groups, sha256_of, write_file
+from replview.parquet.writing.files import (
+    ERASED_KEY,
+    PART_KEY,
+    footer_value,
+    row_groups,
+    sha256_of,
+    write_file,
+)
 from replview.parquet.writing.manifests import Manifest, path_of, read_manifest, seal
 from replview.parquet.writing.problems import Cancelled, TargetProblem, raising_problems
 from replview.parquet.writing.targets import Target
@@ -259,7 +266,7 @@ def _schema(target: Target, file: File) -> pa.Schema:
 
 def _own(schema: pa.Schema) -> dict[str, Any]:
     """Return the description of columns in a table's file."""
-    return dict(orjson.loads((schema.metadata or {}).get(b"replview", b"{}")))
+    return dict(orjson.loads(footer_value(schema, b"replview") or b"{}"))
 
 
 def _document(target: Target, part: Slice) -> dict[str, Any]:
@@ -334,9 +341,13 @@ class _Writer:
         acts = sorted({n for each in metadata for n in orjson.loads(each.get(ERASED_KEY, b"[]"))})
         if acts:
             told[ERASED_KEY] = orjson.dumps(acts)
-        first, last = (orjson.loads(each[PART_KEY]) for each in (metadata[0], metadata[-1]))
-        whose = {"slice": layout.slice_name(self.union), "after": first["after"]}
-        told[PART_KEY] = orjson.dumps({**whose, "through": last["through"]})
+        ends = [orjson.loads(footer_value(each, PART_KEY) or b"{}") for each in found]
+        # A file that Spark wrote does not say where it begins and ends.
+        known = {"after": ends[0].get("after"), "through": ends[-1].get("through")}
+        whose = {"slice": layout.slice_name(self.union)}
+        told[PART_KEY] = orjson.dumps(
+            {**whose, **{name: place for name, place in known.items() if place is not None}}
+        )
         return found[0].with_metadata(told)
 
     def _finished(self, path: str, rows: int) -> tuple[str, int] | None:

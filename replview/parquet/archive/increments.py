@@ -1,11 +1,10 @@
 """Choose and write the slice that goes to an archive next, whichever process wrote the last one.
 
-An archive is a chain of slices of everything, each beginning where the one before it ends. The
-files are the only state that the JVM-less archive and the one on Spark share: a slice that is whole
-is not written again, and one that was begun is continued with the same ends, and so with the same
-names and bytes. Where a table's rows change to types that no schema reads together with earlier
-ones, its files end there, and later rows go to a root of its own (``writing.datasets``); the slice
-and all other tables continue.
+An archive is a chain of slices of everything, each beginning where the one before it ends. Its
+files are all its state: a slice that is whole is not written again, and one that was begun is
+continued with the same ends, and so with the same names and bytes. Where a table's rows change to
+types that no schema reads together with earlier ones, its files end there, and later rows go to a
+root of its own (``writing.datasets``); the slice and all other tables continue.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +23,7 @@ from replview.parquet.reading.places import (
 from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing.chains import Abandoned, Chain
 from replview.parquet.writing.datasets import reads_as_one
-from replview.parquet.writing.exporting import WriteParts, export
+from replview.parquet.writing.exporting import export
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.targets import Target
 
@@ -53,7 +52,6 @@ def write_next(
     target: Target,
     *,
     dsn: str | None,
-    write_parts: WriteParts | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     abandoned: Abandoned = lambda name: False,
 ) -> Manifest:
@@ -63,8 +61,8 @@ def write_next(
     ``export`` raises.
     """
     chosen = Chain.of(target, wanted).next(wanted) or wanted
-    return export(chosen, target, dsn=dsn, write_parts=write_parts, cancelled=cancelled, keep=True,
-                  abandoned=abandoned, stretches_of=stretches_of)  # fmt: skip
+    return export(chosen, target, dsn=dsn, cancelled=cancelled, keep=True, abandoned=abandoned,
+                  stretches_of=stretches_of)  # fmt: skip
 
 
 def stretches_of(

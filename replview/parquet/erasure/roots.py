@@ -25,6 +25,7 @@ from replview.parquet.erasure.finding import (
 )
 from replview.parquet.erasure.rewriting import NAMES_BESIDE, NAMES_IN_TABLES, Notes, Rewriter
 from replview.parquet.writing.datasets import document_oids
+from replview.parquet.writing.files import footer_value
 from replview.parquet.writing.filesystems import WRITING
 from replview.parquet.writing.layout import EVENTS, SCHEMA, TRANSACTIONS, encoded
 from replview.parquet.writing.problems import raising_problems
@@ -203,8 +204,8 @@ class ErasureRoot:
         if path is None:
             return None
         with raising_problems(), self.target.open(path) as file:
-            metadata = pq.ParquetFile(file).schema_arrow.metadata or {}
-        known = orjson.loads(metadata.get(b"replview", b"{}"))
+            told = footer_value(pq.ParquetFile(file).schema_arrow, b"replview")
+        known = orjson.loads(told or b"{}")
         named = str(known.get("table", "."))
         wanted = {tuple(name_parts(each)): oid
                   for oid, names in self.wanted.names.items() for each in names}  # fmt: skip
@@ -232,6 +233,9 @@ class ErasureRoot:
         No other process writes to the folder now.
         """
         settle(self.target, folder, discard=True)
+        for name in self.target.folders(folder, hidden=True):
+            if name.startswith(WRITING):
+                self.target.delete_folder(f"{folder}/{name}")
         for found in self.target.files(folder, deep=True):
             if found.path.rpartition("/")[2].startswith(WRITING):
                 self.target.delete(found.path)

@@ -171,6 +171,7 @@ def make_room(target: Target, plan: ExportPlan, gone: set[str], abandoned: Aband
             left.add(path)
     for name in gone:
         target.delete(f"{folder}/{name}.json")
+    delete_staged(target, part, gone)
     delete_files(target, part, left)
     for name in gone:
         target.delete(f"{folder}/{name}{layout.UNFINISHED}")
@@ -227,11 +228,12 @@ def delete_files(target: Target, part: Slice, paths: Collection[str]) -> None:
         target.delete_empty(folder)
 
 
-def delete_halves(target: Target, part: Slice, paths: Collection[str]) -> None:
-    """Delete half-written copies of files of an incarnation."""
-    for found in target.files(layout.incarnation_folder(part), deep=True):
-        if path_of_half(found.path) in paths:
-            target.delete(found.path)
+def delete_staged(target: Target, part: Slice, slices: Collection[str]) -> None:
+    """Delete what runs of these slices, named as in ``slice_name``, staged with Spark and left."""
+    incarnation = layout.incarnation_folder(part)
+    for name in target.folders(incarnation, hidden=True):
+        if any(name.startswith(f"{WRITING}{each}") for each in slices):
+            target.delete_folder(f"{incarnation}/{name}")
 
 
 def take_back(target: Target, manifest: Manifest) -> None:

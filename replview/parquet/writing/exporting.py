@@ -15,7 +15,7 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing import chains, manifests
 from replview.parquet.writing.datasets import Placed, place
 from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile
-from replview.parquet.writing.layout import incarnation_folder
+from replview.parquet.writing.layout import incarnation_folder, slice_name
 from replview.parquet.writing.planning import ExportPlan, StretchesOf
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
@@ -23,11 +23,12 @@ from replview.parquet.writing.targets import Target
 #: Files written at the same time: each has a session of the store and about 300 MB.
 _SIDE_BY_SIDE = 2
 _LOOK_SECONDS = 0.25
-#: A function that writes parts outside this process (``spark.export_tasks.write_parts``). It takes
-#: the writer, the parts, the store's address and a test for cancellation. It yields each finished
-#: file, maybe again with its checksum, and None when progress may be reported.
+#: A function that writes parts outside this process (``spark.exporting.write_parts``). It takes the
+#: writer, the parts, the store's address, a function to call with numbers of changes written, and a
+#: test for cancellation. It yields each finished file, and None when progress may be reported.
 WriteParts = Callable[
-    [PartWriter, Sequence[FilePart], str | None, Callable[[], bool]], Iterator[WrittenFile | None]
+    [PartWriter, Sequence[FilePart], str | None, Callable[[int], None], Callable[[], bool]],
+    Iterator[WrittenFile | None],
 ]
 
 
@@ -132,6 +133,7 @@ class _ExportRun:
     def _kept(self, placed: Placed, writer: PartWriter) -> dict[str, WrittenFile]:
         """Return the finished files; delete half-written ones, refuse another slice's."""
         plan = placed.plan
+        chains.delete_staged(self.target, self.part, {slice_name(self.part)})
         names = {one.path for one in plan.parts}
         there, ours = set(), names | manifests.own_paths(self.part)
         if manifests.is_unfinished(self.target, self.part):
@@ -170,28 +172,13 @@ class _ExportRun:
         if self.write_parts is None:
             finished = self._in_this_process(writer, missing)
         else:
-            finished = self._elsewhere(self.write_parts, writer, missing)
+            finished = self.write_parts(writer, missing, self.dsn, self._wrote, self.cancelled)
         for each in finished:
             if each is not None:
-                if self.write_parts and each.path not in done:
-                    self.rows += each.changes
                 done[each.path] = each
             self._tell(plan, done)
         if self.cancelled():
             raise Cancelled  # while the last files were written
-
-    def _elsewhere(
-        self, write_parts: WriteParts, writer: PartWriter, missing: list[FilePart]
-    ) -> Iterator[WrittenFile | None]:
-        """Yield each file when it is finished, and delete what killed writers left half-written.
-
-        A writer that is killed, with its executor for example, cannot delete its file, and the
-        next attempt writes one under another name.
-        """
-        try:
-            yield from write_parts(writer, missing, self.dsn, self.cancelled)
-        finally:
-            chains.delete_halves(self.target, self.part, {one.path for one in missing})
 
     def _in_this_process(
         self, writer: PartWriter, missing: list[FilePart]

@@ -170,8 +170,11 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
         thread.join()
 
 
-#: The footer's key for the file's slice and range.
+#: The footer's key for the file's slice and range; Spark's files name the slice alone.
 PART_KEY = b"replview.part"
+#: The footer's key for the columns of Spark's frame: their metadata has what ``table_schema`` and
+#: ``PartWriter.schema`` put into a footer of their own (``spark.planned_files``).
+_SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 #: The footer's key for the erasures that rewrote the file.
 ERASED_KEY = b"replview.erased"
 _PREIMAGE = "update_preimage"
@@ -273,25 +276,31 @@ class PartWriter:
 
     def finished(self, part: FilePart) -> WrittenFile | None:
         """Return the file as an earlier run left it; None where it is missing or not whole."""
-        if self.target.size(part.path) is None:
+        if self.target.size(part.path) is None or not self.is_ours(part):
             return None
-        with self.target.open(part.path) as file:
-            try:
-                parquet = pq.ParquetFile(file)
-                if not self._is_ours(parquet, part):
-                    return None
-                changes = rows = parquet.metadata.num_rows
-                unknown = unfit = 0
-                if part.kind == "table":
-                    told = ["_change_type", "_not_sent", "_pg_raw"]
-                    batches = [*parquet.iter_batches(columns=told)]
-                    changes = sum(map(_changes, batches))
-                    unknown = sum(self._unknown(part, batch) for batch in batches)
-                    unfit = sum(self._unfit(part, batch) for batch in batches)
-            except pa.ArrowException:
-                return None
-            if changes != part.within.rows:
-                return None
+        try:
+            return self.measured(part, part.path)
+        except (pa.ArrowException, StoreProblem):
+            return None
+
+    def measured(self, part: FilePart, path: str) -> WrittenFile:
+        """Count and hash a file that is there at ``path``, by reading it.
+
+        Raises ``StoreProblem`` where it lacks rows, and ``pa.ArrowException`` where it is broken.
+        """
+        changes = unknown = unfit = 0
+        with self.target.open(path) as file:
+            parquet = pq.ParquetFile(file)
+            rows = parquet.metadata.num_rows
+            if part.kind == "table":
+                counted = ["_change_type", "_not_sent", "_pg_raw"]
+                for batch in parquet.iter_batches(columns=counted):
+                    changes += _changes(batch)
+                    unknown += self._unknown(part, batch)
+                    unfit += self._unfit(part, batch)
+            else:
+                changes = rows
+            check_rows(changes, part)
             sha256, size = sha256_of(file)
         return WrittenFile(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
                            bytes=size, sha256=sha256, unknown=unknown, unfit=unfit)  # fmt: skip
@@ -300,13 +309,11 @@ class PartWriter:
         """Return whether the existing file was written for this slice; None: it is broken."""
         with self.target.open(part.path) as file:
             try:
-                return self._is_ours(pq.ParquetFile(file), part)
+                told = footer_value(pq.ParquetFile(file).schema_arrow, PART_KEY)
             except pa.ArrowException:
                 return None
-
-    def _is_ours(self, parquet: pq.ParquetFile, part: FilePart) -> bool:
-        found = (parquet.schema_arrow.metadata or {}).get(PART_KEY)
-        return bool(found == self.schema(part).metadata[PART_KEY])
+        wanted = orjson.loads(self.schema(part).metadata[PART_KEY])
+        return told is not None and orjson.loads(told).items() <= wanted.items()
 
     def _unknown(self, part: FilePart, batch: pa.RecordBatch) -> int:
         if part.kind != "table" or self.part_of.before != "full":
@@ -368,10 +375,20 @@ def owner_of(target: Target, path: str) -> str | None:
     """Return the name of the slice that a file was written for; None: none, or a broken file."""
     with target.open(path) as file:
         try:
-            told = (pq.ParquetFile(file).schema_arrow.metadata or {}).get(PART_KEY)
+            told = footer_value(pq.ParquetFile(file).schema_arrow, PART_KEY)
         except pa.ArrowException:
             return None
     return None if told is None else str(orjson.loads(told)["slice"])
+
+
+def footer_value(schema: pa.Schema, key: bytes) -> bytes | None:
+    """Return what a file's footer says under a key, whichever writer wrote it; None: nothing."""
+    metadata = schema.metadata or {}
+    if key in metadata or _SPARK_KEY not in metadata:
+        return cast(bytes | None, metadata.get(key))
+    columns = orjson.loads(metadata[_SPARK_KEY])["fields"]
+    value = columns[0]["metadata"].get(key.decode()) if columns else None
+    return None if value is None else str(value).encode()
 
 
 def sha256_of(file: pa.NativeFile) -> tuple[str, int]:

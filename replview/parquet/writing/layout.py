@@ -14,6 +14,7 @@
         _manifests/<slice>.unfinished.json   one for each slice in progress or interrupted
         _manifest.json                       a copy of the manifest written last
         _compacting/…                        files that will replace an archive's small files
+        _writing-<slice>-<run>/…             files that Spark is writing
         _SUCCESS                             nothing in this folder is half written
 
 **Why a manifest per slice.** A slice that continues *since last* adds files to the same datasets: a
@@ -40,6 +41,7 @@ from urllib.parse import quote, unquote
 import orjson
 
 from replview.parquet.slices import LAST_SEQ, Slice, SliceRange, SliceTable
+from replview.parquet.writing.filesystems import WRITING
 from replview.text.parsing import whole_number
 
 TRANSACTIONS = "transactions"
@@ -75,6 +77,11 @@ def decoded(text: str) -> str:
 def incarnation_folder(part: Slice) -> str:
     """Return the folder of the slot's incarnation, relative to the root."""
     return f"{encoded(part.source)}/{encoded(part.slot)}-{part.incarnation}"
+
+
+def staging_folder(part: Slice) -> str:
+    """Return the beginning of the folders in which Spark writes a slice's files at first."""
+    return f"{incarnation_folder(part)}/{WRITING}{slice_name(part)}"
 
 
 def datasets(tables: Sequence[SliceTable]) -> dict[int, str]:

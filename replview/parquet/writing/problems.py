@@ -89,6 +89,11 @@ _BY_WORDS = (
         "check the address, its region or endpoint, and the network",
     ),
     (("no space", "quota"), *_NO_SPACE),
+    (
+        ("mkdirs failed", "not a directory", "parentnotdirectory"),
+        "the folder cannot be made",
+        "choose a path of folders that the one who writes may write to",
+    ),
 )  # fmt: skip
 _UNKNOWN = (
     "the target cannot be written",

@@ -134,13 +134,16 @@ class Target:
             key=lambda each: each.path,
         )
 
-    def folders(self, folder: str = "") -> list[str]:
-        """Return the names of the folders in a folder that hold data; none if it does not exist."""
+    def folders(self, folder: str = "", *, hidden: bool = False) -> list[str]:
+        """Return the names of the folders in a folder that hold data, or of hidden ones.
+
+        There are none if the folder does not exist.
+        """
         chosen = pa_fs.FileSelector(self._full(folder), allow_not_found=True)
         with raising_problems():
             found = self.address.filesystem.get_file_info(chosen)
         names = (i.base_name for i in found if i.type == pa_fs.FileType.Directory)
-        return sorted(name for name in names if not name.startswith(("_", ".")))
+        return sorted(name for name in names if name.startswith(("_", ".")) == hidden)
 
     def delete(self, path: str) -> None:
         """Delete a file, if it exists."""
@@ -151,6 +154,11 @@ class Target:
         """Rename a file; an existing file of the new name is replaced."""
         with raising_problems():
             filesystems.move(self.address, self._full(path), self._full(to))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with all that is in it, if it exists."""
+        with raising_problems(), suppress(FileNotFoundError):
+            self.address.filesystem.delete_dir(self._full(folder))
 
     def delete_empty(self, folder: str) -> None:
         """Delete empty folders, from this one upwards to the target's own.
