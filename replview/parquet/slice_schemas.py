@@ -64,8 +64,9 @@ CHANGE_FIELDS = (
     pa.field("_not_sent", pa.list_(pa.string())),
     pa.field("_pg_raw", pa.map_(pa.string(), pa.string())),
 )
-#: The partition column, which is part of folder names: a day.
+#: The partition column, which is part of folder names: the day in UTC of the commit.
 PARTITION = "commit_date"
+DAY = pa.field(PARTITION, pa.date32())
 _OWN_NAMES = {PARTITION, *(item.name.casefold() for item in CHANGE_FIELDS)}
 #: Names of columns that readers add while they derive a table's rows.
 _READER_NAMES = re.compile(
@@ -100,7 +101,7 @@ UNTYPED = pa.schema([
     ("actor", pa.string()), ("seq", pa.int32()), ("lsn", pa.string()), ("subxid", pa.int64()),
     ("op", pa.string()), ("schema", pa.string()), ("table", pa.string()),
     ("relation_oid", pa.int64()), ("version", pa.int32()), ("old", pa.string()),
-    ("new", pa.string()),
+    ("new", pa.string()), DAY,
 ])  # fmt: skip
 
 

@@ -233,6 +233,8 @@ class SliceTable:
     rows: int | None = None
     #: Columns to read, by their name on the source; None: all.
     only: tuple[str, ...] | None = None
+    #: True to give a row for each truncation, too.
+    truncations: bool = False
 
     @property
     def name(self) -> str:

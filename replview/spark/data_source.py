@@ -40,8 +40,7 @@ from pyspark.sql.types import StructType
 from decoder.scalars import LSN
 from replview.parquet.archive.deleted import resolved
 from replview.parquet.reading import connect
-from replview.parquet.reading.resolving import chosen
-from replview.parquet.slice_schemas import UNTYPED
+from replview.parquet.slice_schemas import DAY, UNTYPED
 from replview.parquet.slices import OPERATIONS, Slice, SliceTable
 from replview.spark.options import Options, StorePartition, as_spark_has, planned, read_partition
 from replview.spark.planned_files import PlannedFiles
@@ -57,7 +56,7 @@ _MOST = (1 << 63) - 1
 #: Operations that produce rows of a ``_change_type``.
 _OPERATIONS = {
     "insert": ("insert", "snapshot"), "update_preimage": ("update",),
-    "update_postimage": ("update",), "delete": ("delete",),
+    "update_postimage": ("update",), "delete": ("delete",), "truncate": ("truncate",),
 }  # fmt: skip
 
 
@@ -81,7 +80,7 @@ class ReplviewDataSource(DataSource):
         if self._options.files is not None:
             return self._options.files.schema()
         self._look()
-        schema = UNTYPED if self._table is None else self._table.arrow_schema()
+        schema = UNTYPED if self._table is None else self._table.arrow_schema().append(DAY)
         return from_arrow_schema(schema.remove_metadata(), prefer_timestamp_ntz=True)
 
     def _look(self) -> Slice:
@@ -89,8 +88,7 @@ class ReplviewDataSource(DataSource):
         if self._slice is None:
             with connect(self._options.dsn) as connection:
                 part = self._options.shown(connection, resolved(connection, self._options.request))
-                if self._options.relation:
-                    self._table = chosen(connection, part, self._options.columns)
+                self._table = self._options.table(connection, part)
                 self._slice = part
         return self._slice
 

@@ -23,7 +23,7 @@ from replview.parquet.reading.connecting import (
 )
 from replview.parquet.reading.masks import asked_masks, with_rules
 from replview.parquet.reading.places import ends, everything, operation_codes
-from replview.parquet.reading.resolving import known_tables
+from replview.parquet.reading.resolving import chosen, known_tables
 from replview.parquet.slices import (
     BEFORE,
     NARROWING_FIELDS,
@@ -66,6 +66,8 @@ class Options:
     relation: str
     request: SliceRequest
     columns: tuple[str, ...] | None
+    #: True to give a row for each truncation of the table: its operation was named.
+    truncations: bool
     partitions: int | None
     rows_per_partition: int
     #: Approximate number of changes per batch of a stream; None for all.
@@ -104,6 +106,12 @@ class Options:
             return with_rules(connection, part)
         return replace(part, masked=self.masked)
 
+    def table(self, connection: StoreConnection, part: Slice) -> SliceTable | None:
+        """Return the table to read typed; None for untyped records."""
+        if not self.relation:
+            return None
+        return chosen(connection, part, self.columns, truncations=self.truncations)
+
     @classmethod
     def parse(cls, document: Mapping[str, str]) -> "Options":
         """Parse the options. Raises ``StoreProblem`` for invalid ones."""
@@ -117,6 +125,7 @@ class Options:
             relation=relation,
             request=_request(given),
             columns=columns or None,
+            truncations="truncate" in _names(given.get("operations", "")),
             partitions=_number(given, "partitions"),
             rows_per_partition=_number(given, "rowsperpartition") or ROWS_PER_PARTITION,
             max_rows=_number(given, "maxrowspertrigger"),
@@ -311,7 +320,7 @@ def planned(
             if manifest == deleted.LOST:
                 _lose(piece, options)
             elif manifest:
-                deleted.refuse_narrowed(piece)
+                deleted.refuse_narrowed(piece, table)
                 found.append(StorePartition(piece, table, everything(piece), manifest))
             else:
                 ranges = cut(connection, piece, table, parts=options.partitions, rows_per_part=rows)
@@ -361,7 +370,7 @@ def read_partition(
             if partition.manifest and options.archive
             else read_untyped(connection, part, within)
             if table is None
-            else read_typed(connection, part, table, within)
+            else read_typed(connection, part, table, within, dated=True)
         )  # fmt: skip
         yield from as_spark_has(batches, planned_as)
         # Transactions are deleted before their changes, so check them after reading.

@@ -9,7 +9,6 @@ from replview.parquet.archive.deleted import counts, pieces, resolved
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.places import conditions, counted, wanted_operations
-from replview.parquet.reading.resolving import chosen
 from replview.parquet.slices import Slice, SliceTable
 from replview.spark.options import Options, planned
 
@@ -80,7 +79,7 @@ def _limited(
     reached, taken, width = dict(start), 0, _WINDOW
     for incarnation, after, through in steps(start, end):
         whole = slice_between(connection, options, incarnation, after, through)
-        table = chosen(connection, whole) if options.relation else None
+        table = options.table(connection, whole)
         while after < through:
             part = replace(whole, after_seq=after, through_seq=min(after + width, through))
             for seq, changes in _counts(connection, options, table, whole, part):
@@ -103,7 +102,9 @@ def _counts(
         if manifest and options.archive:
             yield from counts(connection, options.archive, manifest, piece, table)
         elif manifest is None:
-            operations = wanted_operations(piece, rows=relation is not None)
+            operations = wanted_operations(
+                piece, rows=table is not None, truncations=options.truncations
+            )
             query = sql.SQL(_COUNTS).format(
                 changes=counted(operations, relation, whose=piece.whose),
                 where=conditions(piece, None, None if relation is None else [relation]),

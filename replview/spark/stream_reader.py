@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 
 from replview.parquet.reading import StoreProblem, connect
 from replview.parquet.reading.connecting import StoreConnection
-from replview.parquet.reading.resolving import chosen
 from replview.parquet.slices import Slice, SliceTable
 from replview.spark.options import Options, StorePartition, planned, read_partition
 from replview.spark.pyspark_versions import limits_batches
@@ -55,10 +54,8 @@ class StreamReader(DataSourceStreamReader):
 
     def _check_shape(self, connection: StoreConnection, part: Slice) -> None:
         """Raise ``StoreProblem`` if columns changed, since new ones would be lost."""
-        if self._table is None:
-            return
-        now = chosen(connection, part, self._options.columns)
-        if now.columns != self._table.columns:
+        now = self._options.table(connection, part)
+        if now is not None and self._table is not None and now.columns != self._table.columns:
             raise StoreProblem(
                 f"{now.name} has changed its columns since the stream began",
                 "start the query again: it goes on where it was, with the new columns",

@@ -1,5 +1,7 @@
 """``format("replview")``: the record in Spark, as a batch and as a stream."""
 
+from datetime import UTC
+
 import pytest
 from pyspark.errors import PySparkException
 
@@ -29,6 +31,7 @@ def test_a_table_arrives_typed_and_filters_reach_the_store(
     rows = [row.asDict(recursive=True) for row in read.collect()]
     for row in rows:
         row["_commit_timestamp"] = row["_commit_timestamp"].astimezone()
+        assert row.pop("commit_date") == row["_commit_timestamp"].astimezone(UTC).date()
     expected = expected_rows(awkward)
     for row in expected:
         row["raw"] = None if row["raw"] is None else bytearray(row["raw"])

@@ -1,5 +1,6 @@
 """What retention deleted is read from the archive, each row once, or it is an error."""
 
+import datetime as dt
 import logging
 import threading
 from collections.abc import Callable
@@ -126,6 +127,9 @@ def test_rows_of_the_archive_are_those_that_the_store_had(
     for row in (row for rows in there for row in rows if "subxid" in row):
         # Files do not tell it.
         row["subxid"] = None
+        if row["commit_time"] is None:
+            # age() moves the day of recording.
+            row["commit_date"] = dt.date(2026, 1, 1)
     age(4)
     monkeypatch.setattr(archive, "MOST_TRANSACTIONS", 5)
     root = archived()

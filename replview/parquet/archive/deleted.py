@@ -5,6 +5,7 @@ and value. Files have neither subtransactions (``subxid`` is null) nor the time 
 without a time of commit (a message outside of transactions) matches every time.
 """
 
+import datetime as dt
 import heapq
 import json
 import operator
@@ -25,7 +26,7 @@ from replview.parquet.reading.connecting import StoreConnection, StoreProblem
 from replview.parquet.reading.resolving import SliceRequest, resolve
 from replview.parquet.reading.typed_query import is_plain
 from replview.parquet.reading.untyped import WORDS, ShapeNames, names_by_oid
-from replview.parquet.slice_schemas import CHANGE_FIELDS, UNTYPED, SliceColumn
+from replview.parquet.slice_schemas import CHANGE_FIELDS, DAY, PARTITION, UNTYPED, SliceColumn
 from replview.parquet.slices import NOT_NARROWED, Slice, SliceTable
 from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.layout import SCHEMA, range_of_name
@@ -153,8 +154,14 @@ def _manifest(target: Target, path: str) -> dict[str, Any]:
     return document
 
 
-def refuse_narrowed(part: Slice) -> None:
+def refuse_narrowed(part: Slice, table: SliceTable | None) -> None:
     """Raise ``StoreProblem`` for conditions that only the store's record can answer."""
+    if table is not None and table.truncations:
+        raise StoreProblem(
+            f"commit_seq {part.after_seq + 1} to {part.through_seq} is in the archive alone, which "
+            "has no truncations among a table's rows",
+            "leave the option relation out to read them as records",
+        )
     filter_ = replace(part.narrowed.filter, actor="")
     if filter_.id.isdecimal():
         filter_ = replace(filter_, id="")
@@ -183,18 +190,19 @@ def counts(
 def read_archived(
     connection: StoreConnection, target: Target, path: str, part: Slice, table: SliceTable | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the part's rows in a manifest's files, as ``read_typed`` or ``read_untyped`` does.
+    """Yield the part's dated rows in a manifest's files, like ``read_typed`` or ``read_untyped``.
 
     Raises ``TargetProblem``.
     """
     names, typed, told = {} if table else names_by_oid(connection, part), [], []
     for file, oid, where, _ in _files(connection, target, path, part, table):
         schema, columns = target.dataset(file["path"]).schema, None
+        day = changes.day_of(file)
         if table is not None:
             own = changes.file_columns(schema)
             columns = [own[c.source_name] for c in table.columns if c.source_name in own]
             columns += [each.name for each in CHANGE_FIELDS]
-            typed.append(_typed(_scanned(target, file, where, columns), own, part, table))
+            typed.append(_typed(_scanned(target, file, where, columns), own, part, table, day))
             continue
         found: Iterator[changes.ArchivedChange]
         rows = chain.from_iterable(
@@ -206,7 +214,7 @@ def read_archived(
         else:
             shapes = changes.ArchivedShapes(target.read_json(f"{file['dataset']}/{SCHEMA}") or {})
             found = changes.changes_in(rows, schema, shapes)
-        told.append(map(partial(_record, part, names, oid), found))
+        told.append(map(partial(_record, part, names, oid, day), found))
     yield from _in_order(typed)
     records = heapq.merge(*told, key=operator.itemgetter("commit_seq", "seq"))
     while some := list(islice(records, _ROWS)):
@@ -273,8 +281,9 @@ def _scanned(
 
 
 def _typed(
-    batches: Iterable[pa.RecordBatch], own: Mapping[str, str], part: Slice, table: SliceTable
-) -> Iterator[pa.RecordBatch]:
+    batches: Iterable[pa.RecordBatch], own: Mapping[str, str], part: Slice, table: SliceTable,
+    day: dt.date | None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """Yield rows with the table's present columns; ``own``: name on the source → file's column."""
     names, masked = [c.source_name for c in table.columns], part.masked_of(table.name)
     for batch in batches:
@@ -297,7 +306,8 @@ def _typed(
         }
         arrays += [pa.array(lists[f.name], f.type) if f.name in lists else batch[f.name]
                    for f in CHANGE_FIELDS]  # fmt: skip
-        yield pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema())
+        arrays.append(pa.repeat(pa.scalar(day, DAY.type), batch.num_rows))
+        yield pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema().append(DAY))
 
 
 def _retyped(values: pa.Array, column: SliceColumn, raws: Sequence[dict[str, str]]) -> pa.Array:
@@ -319,8 +329,9 @@ def _is_within(part: Slice, change: changes.ArchivedChange) -> bool:
 
 
 def _record(
-    part: Slice, names: ShapeNames, oid: int | None, change: changes.ArchivedChange
-) -> dict[str, Any]:
+    part: Slice, names: ShapeNames, oid: int | None, day: dt.date | None,
+    change: changes.ArchivedChange,
+) -> dict[str, Any]:  # fmt: skip
     oid = change.oid or oid
     named = names.get(oid or 0, {})
     schema, table = named.get(change.version or 0, (change.schema, change.table))
@@ -330,7 +341,7 @@ def _record(
         "incarnation": part.incarnation, "_commit_version": change.commit_lsn,
         "commit_lsn": lsn_text(change.commit_lsn),
         "op": WORDS[change.op], "schema": schema, "table": table, "relation_oid": oid,
-        "old": _json(change.old, masked), "new": _json(change.new, masked),
+        "old": _json(change.old, masked), "new": _json(change.new, masked), PARTITION: day,
     }  # fmt: skip
 
 

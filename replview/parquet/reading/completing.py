@@ -162,8 +162,8 @@ def portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 #: and a row that cannot be derived stays, with its old key alone.
 OWN_FIELDS: Fields = {"derivable": INT8}
 _PLACE = ["id", "seq", "version_id", "derivable"]
-#: The first value of ``kind`` that is a row after an update, or a deleted row.
-_AFTER = 2
+#: The values of ``kind`` of rows after an update, and of deleted rows.
+_WHOLE = pa.array([2, 3], pa.int8())
 #: The column that this module adds: true when the row, or some of it, was derived.
 DERIVED = "derived"
 
@@ -216,8 +216,8 @@ class Derivation:
         """
         asked = pc.greater(pc.fill_null(batch.column("derivable"), 0), 0)
         if self._whole:
-            after = pc.greater_equal(batch.column("kind"), _AFTER)
-            asked = pc.or_(asked, pc.and_(after, batch.column("missing").is_valid()))
+            whole = pc.is_in(batch.column("kind"), value_set=_WHOLE)
+            asked = pc.or_(asked, pc.and_(whole, batch.column("missing").is_valid()))
         wanted = pc.indices_nonzero(asked).to_pylist()
         start = done = 0
         while done < len(wanted):

@@ -110,7 +110,9 @@ class _Counting:
 
     @property
     def operations(self) -> tuple[str, ...]:
-        return wanted_operations(self.part, rows=self.table is not None)
+        if self.table is None:
+            return wanted_operations(self.part)
+        return wanted_operations(self.part, rows=True, truncations=self.table.truncations)
 
     @property
     def update_weight(self) -> int:

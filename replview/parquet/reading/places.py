@@ -168,10 +168,16 @@ def ends(part: Slice, within: SliceRange | None) -> tuple[int, int]:
     return max(part.after_seq, after), min(part.through_seq, within.through[0])
 
 
-def wanted_operations(part: Slice, *, rows: bool = False) -> tuple[str, ...]:
-    """Return the slice's operations; with ``rows`` only operations that give a table's rows."""
+def wanted_operations(
+    part: Slice, *, rows: bool = False, truncations: bool = False
+) -> tuple[str, ...]:
+    """Return the slice's operations; with ``rows`` only operations that give a table's rows.
+
+    A truncation gives a row only with ``truncations``.
+    """
     asked = part.operations or OPERATIONS
-    return tuple(each for each in asked if not rows or each not in ("truncate", "message"))
+    without_row = ("message",) if truncations else ("message", "truncate")
+    return tuple(each for each in asked if not rows or each not in without_row)
 
 
 def operation_codes(operations: Sequence[str]) -> list[str]:

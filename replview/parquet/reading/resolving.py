@@ -380,8 +380,9 @@ def _table_of(
 
 
 def chosen(
-    connection: StoreConnection, part: Slice, only: Sequence[str] | None = None
-) -> SliceTable:
+    connection: StoreConnection, part: Slice, only: Sequence[str] | None = None,
+    *, truncations: bool = False,
+) -> SliceTable:  # fmt: skip
     """Return the slice's one table with every shape it has had, and of its columns those named.
 
     Reads no changes and counts none.
@@ -389,7 +390,7 @@ def chosen(
     ids = relation_ids(connection, part) or []
     # Of several relations with this name, the last one has it now.
     [(relation, shapes)] = _all_versions(connection, ids[-1:]).items()
-    made = _table_of(part, relation, shapes)
+    made = replace(_table_of(part, relation, shapes), truncations=truncations)
     if only is None:
         return made
     names = [column.source_name for column in made.columns]

@@ -28,8 +28,9 @@ _ROWS = """
     FROM {changes} WHERE {where}
     ORDER BY {order} OFFSET 0
 """
-_KIND = sql.SQL("CASE c.op WHEN 'U' THEN 2 WHEN 'D' THEN 3 ELSE 0 END")
-_IMAGE = sql.SQL("CASE c.op WHEN 'D' THEN c.old ELSE c.new END")
+_KIND = sql.SQL("CASE c.op WHEN 'U' THEN 2 WHEN 'D' THEN 3 WHEN 'T' THEN 4 ELSE 0 END")
+# What a truncation has as its new row is no row of the table.
+_IMAGE = sql.SQL("CASE c.op WHEN 'D' THEN c.old WHEN 'T' THEN NULL ELSE c.new END")
 # Under FULL the server sends the whole old row, otherwise the old key where it differs: one change
 # gives two rows.
 _SENT = sql.SQL("c.old_kind = 'O' OR c.old_key_hash IS NOT NULL")
@@ -74,7 +75,8 @@ def row_images(
     before = may_give_before(connection, part, table)
     masked = part.masked_of(table.name)
     derived = part.before != "sent"
-    codes = operation_codes(wanted_operations(part, rows=True))
+    operations = wanted_operations(part, rows=True, truncations=table.truncations)
+    codes = operation_codes(operations)
     never = sql.SQL(", 0 AS derivable" if derived else "")
     parts = {
         "kind": sql.SQL("i.kind") if before else _KIND,

@@ -20,7 +20,7 @@ from replview.parquet.reading.packed_values import (
     packing,
     unpacked,
 )
-from replview.parquet.reading.places import conditions
+from replview.parquet.reading.places import PLACED_TIME, conditions
 from replview.parquet.slices import LAST_SEQ, Slice, SliceRange
 from replview.store.read.rows import actor_at
 
@@ -38,14 +38,14 @@ _SHORT_RUN = 50
 
 _FIELDS: Fields = {
     "id": INT64, "commit_seq": INT64, "commit_version": LSN, "commit_us": MOMENT, "xid": INT64,
-    "actor": TEXT, "actors": TEXT, "changes": INT64, "bytes": INT64,
+    "actor": TEXT, "actors": TEXT, "changes": INT64, "bytes": INT64, "placed_us": MOMENT,
 }  # fmt: skip
 _QUERY = """
     SELECT {packing} FROM (
         SELECT t.id, t.commit_seq, t.commit_lsn AS commit_version, t.commit_time AS commit_us,
                t.xid, t.actor, t.actors::text,
                t.inserts + t.updates + t.deletes + t.truncates + t.messages AS changes,
-               t.size_bytes AS bytes
+               t.size_bytes AS bytes, {placed} AS placed_us
         FROM transaction t WHERE {where} AND {having} AND t.commit_seq > {after}
         ORDER BY t.commit_seq LIMIT {limit}
     ) AS packed
@@ -118,8 +118,9 @@ def _page(
     connection: StoreConnection, where: sql.Composable, having: sql.Composable, after: int
 ) -> pa.Table:
     query = sql.SQL(_QUERY).format(
-        packing=packing(_FIELDS), where=where, having=having, after=after, limit=_PAGE
-    )
+        packing=packing(_FIELDS), where=where, having=having, after=after, limit=_PAGE,
+        placed=PLACED_TIME,
+    )  # fmt: skip
     [(rows, *values)] = connection.execute(query, binary=True).fetchall()
     return pa.table(unpacked(values, _FIELDS, rows))
 
@@ -142,6 +143,12 @@ def placed(batch: pa.RecordBatch, group: TransactionGroup) -> tuple[pa.RecordBat
     if of.null_count:
         batch, of = batch.filter(of.is_valid()), of.drop_null()
     return batch, of
+
+
+def days_of(of: pa.Array, group: TransactionGroup) -> pa.Array:
+    """Return the days of the changes that ``placed`` gave, as ``places.PLACED_DAY`` has them."""
+    times = group.rows["placed_us"].combine_chunks().cast(pa.timestamp("us", "UTC"))
+    return times.cast(pa.date32()).take(of)
 
 
 def actors_of(batch: pa.RecordBatch, of: pa.Array, group: TransactionGroup) -> pa.Array:

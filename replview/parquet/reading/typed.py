@@ -15,28 +15,38 @@ from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.packed_values import PLAIN, TEXT
 from replview.parquet.reading.places import everything
 from replview.parquet.reading.row_images import row_images
-from replview.parquet.reading.transactions import TransactionGroup, actors_of, groups, placed
+from replview.parquet.reading.transactions import (
+    TransactionGroup,
+    actors_of,
+    days_of,
+    groups,
+    placed,
+)
 from replview.parquet.reading.typed_query import (
     KINDS,
     MOST_COLUMNS,
     OWN_FIELDS,
+    TRUNCATE,
     UNSENT_FIELDS,
     Cells,
     is_plain,
     typed_query,
 )
-from replview.parquet.slice_schemas import CHANGE_FIELDS, SliceColumn
+from replview.parquet.slice_schemas import DAY, PARTITION, SliceColumn
 from replview.parquet.slices import Slice, SliceRange, SliceTable
 
 
 def read_typed(
-    connection: StoreConnection, part: Slice, table: SliceTable, within: SliceRange | None = None
-) -> Iterator[pa.RecordBatch]:
+    connection: StoreConnection, part: Slice, table: SliceTable, within: SliceRange | None = None,
+    *, dated: bool = False,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """Yield rows of exactly ``table.arrow_schema()``, ordered by (commit_seq, seq).
 
-    An update that has its row before gives two. Memory holds one batch, whatever the range's size.
+    With ``dated`` they end with the day of the commit, which an export's files do not have. An
+    update that has its row before gives two. Memory holds one batch, whatever the range's size.
     """
     columns, schema = table.columns, table.arrow_schema()
+    schema = schema.append(DAY) if dated else schema
     derived = part.before != "sent"
     own = {**OWN_FIELDS, **(DERIVATION_FIELDS if derived else {})}
     values = {f"x{n}": PLAIN if is_plain(c.arrow) else TEXT for n, c in enumerate(columns)}
@@ -79,8 +89,12 @@ def _typed(
         arrays.append(converted.array)
     own = _own(batch, of, group, table)
     own["_not_sent"] = _name_lists(batch.column("missing"), columns)
+    if table.truncations:
+        truncated = pc.equal(batch.column("kind"), TRUNCATE)
+        own["_not_sent"] = pc.if_else(truncated, None, own["_not_sent"])
     own["_pg_raw"] = _raw_maps(raws, batch.num_rows)
-    arrays += [own[item.name] for item in CHANGE_FIELDS]
+    own[PARTITION] = days_of(of, group)
+    arrays += [own[name] for name in schema.names[len(columns) :]]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -31,7 +31,8 @@ from replview.parquet.slice_schemas import SliceColumn
 from replview.parquet.slices import Slice, SliceTable
 
 #: ``_change_type`` by the number in ``kind``.
-KINDS = ("insert", "update_preimage", "update_postimage", "delete")
+KINDS = ("insert", "update_preimage", "update_postimage", "delete", "truncate")
+TRUNCATE = KINDS.index("truncate")
 #: The columns beside each row's image.
 OWN_FIELDS: Fields = {
     "id": INT64, "seq": INT32, "lsn": PLAIN, "kind": INT8, "version_id": INT64,

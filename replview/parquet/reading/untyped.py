@@ -31,8 +31,14 @@ from replview.parquet.reading.places import (
 )
 from replview.parquet.reading.resolving import relation_ids, transactions_of
 from replview.parquet.reading.row_images import changes_of, source_of, written_once
-from replview.parquet.reading.transactions import TransactionGroup, actors_of, groups, placed
-from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
+from replview.parquet.reading.transactions import (
+    TransactionGroup,
+    actors_of,
+    days_of,
+    groups,
+    placed,
+)
+from replview.parquet.slice_schemas import EVENTS, PARTITION, TRANSACTIONS, UNTYPED
 from replview.parquet.slices import OPERATIONS, Slice, SliceRange
 from replview.store.read.rows import named
 
@@ -118,6 +124,7 @@ def _record_batch(
     for name in ("commit_seq", "xid"):
         columns[name] = rows[name].combine_chunks().take(of)
     columns["actor"] = actors_of(batch, of, group)
+    columns[PARTITION] = days_of(of, group)
     versions = rows["commit_version"].combine_chunks()
     lsns = list(map(lsn_text, versions.to_pylist()))
     columns["_commit_version"] = versions.take(of)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replview.parquet.pg_values import pg_text
-from replview.parquet.slice_schemas import PARTITION
+from replview.parquet.slice_schemas import DAY, PARTITION
 from replview.parquet.writing.files import row_groups, write_file
 from replview.parquet.writing.targets import Target
 from replview.spark.quoting import spark_address
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from replview.spark.history.duckdb_frames import DuckSession
 
-_DAY = pa.field(PARTITION, pa.date32())
 
 #: Types of either engine: pyspark's, or their counterparts in ``duckdb_frames``.
 Session: TypeAlias = Any
@@ -119,11 +118,11 @@ class ParquetFiles:
             )
         files = self._files
         if not files:
-            return session.empty(self.schema.append(_DAY))
+            return session.empty(self.schema.append(DAY))
         full = [f"{self.target.address.path}/{each}" for each in files]
         # DuckDB would expand these characters as a pattern.
         if self.target.is_local and not any(mark in each for each in full for mark in "*?["):
-            return session.parquet(full, self.schema.append(_DAY))
+            return session.parquet(full, self.schema.append(DAY))
         return session.frame(self._dataset(full))
 
     def rows(self, until: dt.date | None) -> int:
@@ -144,10 +143,10 @@ class ParquetFiles:
         import pyarrow.dataset as pads
 
         return pads.dataset(
-            files, schema=self.schema.append(_DAY), format="parquet",
+            files, schema=self.schema.append(DAY), format="parquet",
             partition_base_dir=f"{self.target.address.path}/{self.folder}",
             filesystem=self.target.address.filesystem,
-            partitioning=pads.partitioning(pa.schema([_DAY]), flavor="hive"),
+            partitioning=pads.partitioning(pa.schema([DAY]), flavor="hive"),
         )  # fmt: skip
 
 
