@@ -235,6 +235,8 @@ class SliceTable:
     only: tuple[str, ...] | None = None
     #: True to give a row for each truncation, too.
     truncations: bool = False
+    #: Hashes of the keys whose rows are read, with rows of an unknown key; empty: all rows.
+    key_hashes: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -261,7 +263,10 @@ class SliceTable:
         """Return the table from the form of ``to_json``."""
         versions = tuple(map(TableVersion.from_json, document["versions"]))
         only = document.get("only")
-        return cls(**{**document, "versions": versions, "only": only and tuple(only)})
+        hashes = tuple(document.get("key_hashes", ()))
+        return cls(
+            **{**document, "versions": versions, "only": only and tuple(only), "key_hashes": hashes}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

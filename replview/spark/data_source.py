@@ -13,9 +13,8 @@ same: columns that the store's rules mask are masked as on pages, unless ``maske
 them logical messages, which belong to no table.
 """
 
-import datetime as dt
 import sys
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,15 +23,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
     Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -40,24 +32,16 @@ from pyspark.sql.types import StructType
 from decoder.scalars import LSN
 from replview.parquet.archive.deleted import resolved
 from replview.parquet.reading import connect
+from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.slice_schemas import DAY, UNTYPED
-from replview.parquet.slices import OPERATIONS, Slice, SliceTable
+from replview.parquet.slices import Slice, SliceTable
 from replview.spark.options import Options, StorePartition, as_spark_has, planned, read_partition
 from replview.spark.planned_files import PlannedFiles
+from replview.spark.pushed_filters import keyed, narrowed, of_tables
 from replview.spark.stream_reader import stream_reader
-from replview.store.read.transactions.filter_values import UNKNOWN_ACTOR
 
 #: Spark loads this module only if ``spark.sql.python.filterPushdown.enabled`` is set.
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-_LSN = "_commit_version"
-#: Column of untyped records with their place in history.
-_PLACE = "commit_seq"
-_MOST = (1 << 63) - 1
-#: Operations that produce rows of a ``_change_type``.
-_OPERATIONS = {
-    "insert": ("insert", "snapshot"), "update_preimage": ("update",),
-    "update_postimage": ("update",), "delete": ("delete",), "truncate": ("truncate",),
-}  # fmt: skip
 
 
 class ReplviewDataSource(DataSource):
@@ -134,23 +118,31 @@ class PushingReader(SliceReader):
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Narrow the slice and return all filters, since the slice stays a superset."""
         part = narrowed(self._slice, filters, typed=self._table is not None)
-        if part.from_lsn is not None or part.to_lsn is not None:
-            from_lsn, to_lsn = (
-                None if lsn is None else LSN(lsn) for lsn in (part.from_lsn, part.to_lsn)
-            )
-            request = self._options.request
-            request = replace(
-                request,
-                incarnation=part.incarnation,
-                after_seq=part.after_seq,
-                through_seq=part.through_seq,
-                filter=replace(request.filter, from_lsn=from_lsn, to_lsn=to_lsn),
-            )
-            with connect(self._options.dsn) as connection:
-                again = resolved(connection, request)
-            part = replace(part, after_seq=again.after_seq, through_seq=again.through_seq)
+        with connect(self._options.dsn) as connection:
+            if part.from_lsn is not None or part.to_lsn is not None:
+                part = self._placed(connection, part)
+            if self._table is None:
+                part = of_tables(connection, part, filters)
+            else:
+                self._table = keyed(self._table, part, filters)
         self._slice = part
         yield from filters
+
+    def _placed(self, connection: StoreConnection, part: Slice) -> Slice:
+        """Return the slice between the places of its LSNs."""
+        from_lsn, to_lsn = (
+            None if lsn is None else LSN(lsn) for lsn in (part.from_lsn, part.to_lsn)
+        )
+        request = self._options.request
+        request = replace(
+            request,
+            incarnation=part.incarnation,
+            after_seq=part.after_seq,
+            through_seq=part.through_seq,
+            filter=replace(request.filter, from_lsn=from_lsn, to_lsn=to_lsn),
+        )
+        again = resolved(connection, request)
+        return replace(part, after_seq=again.after_seq, through_seq=again.through_seq)
 
 
 class FilesReader(DataSourceReader):
@@ -171,85 +163,3 @@ class FilesReader(DataSourceReader):
 def register(spark: Any) -> None:
     """Register ``format("replview")`` in a session."""
     spark.dataSource.register(ReplviewDataSource)
-
-
-def narrowed(part: Slice, filters: Iterable[Filter], *, typed: bool) -> Slice:
-    """Return a slice with every row that satisfies all filters."""
-    for each in filters:
-        attribute: tuple[str, ...] = getattr(each, "attribute", ())
-        if len(attribute) == 1:
-            part = _narrowed(part, each, str(attribute[0]).lower(), typed=typed)
-    return part
-
-
-def _narrowed(part: Slice, each: Filter, name: str, *, typed: bool) -> Slice:
-    value = getattr(each, "value", None)
-    if name == _LSN and isinstance(value, int):
-        return _by_lsn(part, each, value)
-    if name == ("_commit_timestamp" if typed else "commit_time"):
-        return _by_time(part, each, value)
-    if name == _PLACE and isinstance(value, int) and not typed:
-        return _by_place(part, each, value)
-    if name == ("_xid" if typed else "xid") and isinstance(each, EqualTo):
-        # Only one filter fits; transactions with such a gid are included.
-        free = isinstance(value, int) and not part.narrowed.filter.id
-        return _narrowed_by(part, id=str(value)) if free else part
-    if name == ("_actor" if typed else "actor") and isinstance(each, IsNull):
-        return _narrowed_by(part, actor=UNKNOWN_ACTOR)
-    values = value if isinstance(each, In) else (value,) if isinstance(each, EqualTo) else ()
-    texts = [text for text in values or () if isinstance(text, str)]
-    if not texts:
-        return part
-    if name == ("_actor" if typed else "actor"):
-        if UNKNOWN_ACTOR in texts:
-            # Here it is a name; in a slice it stands for no name.
-            return part
-        chosen = [text for text in texts if not part.actors or text in part.actors]
-        return replace(part, actors=tuple(chosen)) if chosen else part
-    if name == ("_change_type" if typed else "op"):
-        known = _OPERATIONS if typed else {word: (word,) for word in OPERATIONS}
-        wanted = {word for text in texts for word in known.get(text, ())}
-        of = [word for word in part.operations or OPERATIONS if word in wanted]
-        return replace(part, operations=tuple(of)) if of else part
-    return part
-
-
-def _narrowed_by(part: Slice, **more: Any) -> Slice:
-    filter_ = replace(part.narrowed.filter, **more)
-    return replace(part, narrowed=replace(part.narrowed, filter=filter_))
-
-
-def _by_place(part: Slice, each: Filter, value: int) -> Slice:
-    after, through = part.after_seq, part.through_seq
-    if isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
-        after = max(after, min(value - (not isinstance(each, GreaterThan)), through))
-    if isinstance(each, EqualTo | LessThan | LessThanOrEqual):
-        through = max(after, min(through, value - isinstance(each, LessThan)))
-    return replace(part, after_seq=after, through_seq=through)
-
-
-def _by_lsn(part: Slice, each: Filter, value: int) -> Slice:
-    low, high = part.from_lsn, part.to_lsn
-    if isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
-        least = value + isinstance(each, GreaterThan)
-        low = least if low is None else max(low, least)
-    if isinstance(each, EqualTo | LessThan | LessThanOrEqual):
-        most = value - isinstance(each, LessThan)
-        high = most if high is None else min(high, most)
-    low, high = (None if each is None else min(max(each, 0), _MOST) for each in (low, high))
-    return replace(part, from_lsn=low, to_lsn=high)
-
-
-def _by_time(part: Slice, each: Filter, value: object) -> Slice:
-    if not isinstance(value, dt.datetime) or value.tzinfo is None:
-        return part
-    since, until = part.since, part.until
-    if isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
-        since = value if since is None else max(since, value)
-    if isinstance(each, EqualTo | LessThan | LessThanOrEqual):
-        try:
-            after = value + dt.timedelta(microseconds=1)
-        except OverflowError:
-            return part
-        until = after if until is None else min(until, after)
-    return replace(part, since=since, until=until)

@@ -10,6 +10,7 @@ from replview.parquet import reading
 from replview.parquet.reading.places import PLACED_DAY
 from replview.spark.data_source import ReplviewDataSource
 from replview.store.models import Transaction
+from replview.store.retention.tidy import make_partitions
 from tests.spark.awkward import as_rows
 from tests.support.history_rows import History, insert
 
@@ -27,6 +28,7 @@ def rows_of(dsn: str, **options: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def history(transactional_db) -> History:
     """Commits around a midnight of UTC, a record without a commit, and truncations."""
+    make_partitions()
     history = History()
     midnight = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
     history.commit(insert(1), commit_time=midnight - dt.timedelta(microseconds=1))

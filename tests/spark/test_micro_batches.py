@@ -10,6 +10,7 @@ from replview.spark import stream_reader
 from replview.spark.data_source import ReplviewDataSource
 from replview.spark.options import Options
 from replview.spark.stream_offsets import end_of_batch
+from replview.store.retention.tidy import make_partitions
 from tests.support.history_rows import History, insert
 from tests.support.waiting import wait_for
 
@@ -66,6 +67,7 @@ def test_a_batch_is_planned_at_the_cost_of_what_it_takes(store_dsn: str, relatio
 
 
 def test_a_stream_ends_at_up_to(store_dsn: str) -> None:
+    make_partitions()
     history = History()
     for number in range(1, 6):
         history.commit(insert(number))
@@ -91,6 +93,7 @@ def test_a_stream_ends_at_up_to(store_dsn: str) -> None:
 
 
 def test_a_limit_that_pyspark_would_ignore_is_refused(store_dsn: str, monkeypatch) -> None:
+    make_partitions()
     History().commit(insert(1))
     monkeypatch.setattr(stream_reader, "limits_batches", lambda: False)
     source = ReplviewDataSource({"dsn": store_dsn, "maxRowsPerTrigger": "20"})

@@ -21,6 +21,7 @@ from replview.parquet.reading.places import (
     of_actors,
     of_relations,
     operation_codes,
+    touches_keys,
     wanted_operations,
 )
 from replview.parquet.reading.resolving import relation_ids
@@ -212,7 +213,9 @@ def _counted(
         changes=counting.sql(1) if counting.update_weight > 1 else sql.SQL("NULL::int"),
         lsn=PLACED_LSN,
         day=PLACED_DAY if by_day else sql.SQL("NULL::date"),
-        where=conditions(counting.part, within, counting.relation_ids),
+        where=sql.SQL("{} AND {}").format(
+            conditions(counting.part, within, counting.relation_ids), touches_keys(counting.table)
+        ),
         order=sql.SQL("ORDER BY t.commit_seq" if in_order else ""),
     )
 

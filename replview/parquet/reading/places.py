@@ -9,9 +9,10 @@ import orjson
 from psycopg import sql
 
 from decoder.scalars import LSN
-from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Slice, SliceRange
+from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Slice, SliceRange, SliceTable
 from replview.store.read import history_places, rows
 from replview.store.read.seen import TextLimits
+from replview.store.read.session import array_text
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.parsing import chosen_tables
 
@@ -27,6 +28,16 @@ _CODES = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message
 #: A condition that excludes the changes of aborted subtransactions.
 NOT_ABORTED = sql.SQL(rows.NOT_ABORTED)
 
+_HAS_KEYS = """
+    (c.key_hash = ANY({hashes}::bigint[]) OR c.key_hash IS NULL
+     OR c.old_key_hash = ANY({hashes}::bigint[]))
+"""
+_TOUCHES_KEYS = """
+    t.id IN (SELECT c.transaction_id FROM change c WHERE c.relation_id = {relation}
+                AND (c.key_hash = ANY({hashes}::bigint[]) OR c.key_hash IS NULL)
+             UNION ALL SELECT c.transaction_id FROM change c WHERE c.relation_id = {relation}
+                AND c.old_key_hash = ANY({hashes}::bigint[]))
+"""
 _IN_TABLES = """
     AND (c.relation_id IS NULL OR c.relation_id IN (
         SELECT r.id FROM relation r WHERE r.schema || '.' || r."table" = ANY(%(searched)s::text[])
@@ -258,6 +269,22 @@ def of_actors(whose: Sequence[str]) -> sql.Composed:
     """Return the condition for changes of these actors (``Slice.whose``), or of everybody."""
     theirs = sql.SQL("{} = ANY({})").format(sql.SQL(rows.CHANGES_ACTOR), list(whose))
     return theirs if whose else sql.Composed([sql.SQL("true")])
+
+
+def has_keys(table: SliceTable | None) -> sql.Composable:
+    """Return the condition for changes of the table's chosen keys (``SliceTable.key_hashes``)."""
+    if table is None or not table.key_hashes:
+        return sql.SQL("true")
+    return sql.SQL(_HAS_KEYS).format(hashes=array_text(table.key_hashes))
+
+
+def touches_keys(table: SliceTable | None) -> sql.Composable:
+    """Return the condition for transactions with such changes."""
+    if table is None or not table.key_hashes:
+        return sql.SQL("true")
+    return sql.SQL(_TOUCHES_KEYS).format(
+        relation=table.relation_id, hashes=array_text(table.key_hashes)
+    )
 
 
 def of_relations(relation_ids: Sequence[int] | None) -> sql.Composed:

@@ -43,6 +43,15 @@ _INCARNATIONS = """
       AND (%(slot)s::text IS NULL OR s.name = %(slot)s)
     ORDER BY o.name, s.name, i.number
 """
+_NAMED_ONCE = """
+    SELECT DISTINCT r.schema, r."table"
+    FROM slot_incarnation i
+    JOIN relation r ON r.slot_id = i.slot_id AND r.system_identifier = i.system_identifier
+    JOIN relation_version v ON v.relation_id = r.id
+    WHERE i.id = %(incarnation)s
+      AND (%(schemas)s::text[] = '{}' OR v.schema = ANY(%(schemas)s::text[]))
+      AND (%(tables)s::text[] = '{}' OR v."table" = ANY(%(tables)s::text[]))
+"""
 _LAST = "SELECT coalesce(max(commit_seq), 0) FROM transaction WHERE incarnation_id = %s"
 # Baselines are left out: their commit_seq does not grow with their LSN.
 _NEXT = """
@@ -268,6 +277,14 @@ def known_tables(connection: StoreConnection, part: Slice) -> list[str]:
     """Return every table of the slice's incarnation, by its present name, each once."""
     rows = connection.execute(_RELATIONS, [part.incarnation_id])
     return list(dict.fromkeys(table_word(schema, table) for _, schema, table in rows))
+
+
+def named_once(
+    connection: StoreConnection, part: Slice, schemas: Sequence[str], tables: Sequence[str]
+) -> list[str]:
+    """Return the tables that ever had one of these schemas and names, as last seen; empty: any."""
+    asked = {"incarnation": part.incarnation_id, "schemas": list(schemas), "tables": list(tables)}
+    return [table_word(schema, table) for schema, table in connection.execute(_NAMED_ONCE, asked)]
 
 
 def _no_table(name: str, known: list[str], slot: str) -> StoreProblem:

@@ -13,6 +13,7 @@ from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.masks import masked_image
 from replview.parquet.reading.places import (
     NOT_ABORTED,
+    has_keys,
     of_actors,
     of_relations,
     operation_codes,
@@ -85,6 +86,7 @@ def row_images(
     }
     parts = {name: written_once(connection, each) for name, each in parts.items()}
     two = _LOOKED_FOR if derived else _SENT
+    keys = written_once(connection, has_keys(table))
 
     def query(group: TransactionGroup) -> sql.Composed:
         changes, order = source_of(group)
@@ -92,7 +94,7 @@ def row_images(
         if before:
             changes = sql.SQL(_IMAGES).format(changes=changes, two=two, kind=_KIND, image=_IMAGE)
             order = sql.SQL("{}, i.kind").format(order)
-        where = changes_of(group, [table.relation_id], codes)
+        where = sql.SQL("{} AND {}").format(changes_of(group, [table.relation_id], codes), keys)
         return sql.SQL(_ROWS).format(**parts, changes=changes, where=where, order=order)
 
     return query

@@ -13,7 +13,7 @@ from replview.parquet.reading.batches import group_batches
 from replview.parquet.reading.completing import OWN_FIELDS as DERIVATION_FIELDS
 from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.packed_values import PLAIN, TEXT
-from replview.parquet.reading.places import everything
+from replview.parquet.reading.places import everything, touches_keys
 from replview.parquet.reading.row_images import row_images
 from replview.parquet.reading.transactions import (
     TransactionGroup,
@@ -55,7 +55,8 @@ def read_typed(
     cells = None
     if len(columns) <= MOST_COLUMNS and not part.masked_of(table.name):
         cells = Cells.of(connection, table, own, images)
-    found = groups(connection, part, within or everything(part), [table.relation_id])
+    range_, having = within or everything(part), touches_keys(table)
+    found = groups(connection, part, range_, [table.relation_id], having)
     with closing(completing.SideConnection(connection)) as beside:
         rows_before = completing.Derivation(beside, part, table, columns)
         for group, batch in group_batches(

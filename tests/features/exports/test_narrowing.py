@@ -31,8 +31,8 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import slice_name
 from replview.parquet.writing.planning import transactions_of
 from replview.parquet.writing.targets import Target
-from replview.spark.data_source import narrowed
 from replview.spark.options import Options
+from replview.spark.pushed_filters import narrowed
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, Transaction
 from replview.store.read.transactions.transaction_filter import TransactionFilter, conditions_of
