@@ -9,7 +9,7 @@ from django.http import HttpRequest, QueryDict
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from replview.store.models import Slot
+from replview.store.models import Slot, Source
 from replview.text.problem import Problem
 from replview.text.sizes import limit_text, parse_limit
 from replview.ui.params import slot_asked_for
@@ -101,6 +101,21 @@ class VisibleChoiceField(forms.ModelChoiceField):  # type: ignore[type-arg]
         field = super().__deepcopy__(memo)
         field.queryset = self._rows()
         return field
+
+
+class SourceField(VisibleChoiceField):
+    """A field for one of the sources, by its name, or for every source."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Source.objects.all,
+            label="Source",
+            to_field_name="name",
+            empty_label="every source",
+            required=False,
+            error_messages={"invalid_choice": "There is no source %(value)s."},
+            widget=forms.Select(attrs={"class": "field"}),
+        )
 
 
 class SlotField(VisibleChoiceField):

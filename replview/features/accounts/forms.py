@@ -16,8 +16,8 @@ from replview.access.open_sessions import SIGNED_IN_AT
 from replview.access.rights import Role, account_of
 from replview.access.tokens import scopes_for
 from replview.features.accounts.attempts import wrong_code, wrong_password
-from replview.store.models import ApiToken, Source
-from replview.ui.forms import VisibleChoiceField, error_sentence, text_field
+from replview.store.models import ApiToken
+from replview.ui.forms import SourceField, error_sentence, text_field
 
 _MAX_TOKEN_DAYS = 3650
 _DAYS_ERROR = f"Days from 1 to {_MAX_TOKEN_DAYS}, or empty."
@@ -281,15 +281,7 @@ class GrantForm(forms.Form):
 
     user = forms.ModelChoiceField(User.objects.all(), required=False, widget=forms.HiddenInput)
     group = text_field("Group", most=150, required=True, list="groups")
-    source = VisibleChoiceField(
-        Source.objects.all,
-        label="Source",
-        to_field_name="name",
-        empty_label="every source",
-        required=False,
-        error_messages={"invalid_choice": "There is no source %(value)s."},
-        widget=forms.Select(attrs={"class": "field"}),
-    )
+    source = SourceField()
     tables = text_field(
         "Tables",
         help_text="* matches anything; empty: all tables.",

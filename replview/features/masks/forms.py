@@ -6,9 +6,9 @@ from typing import Any
 from django import forms
 
 from replview.access.mask_making import MaskProblem, unsaved_rule
-from replview.store.models import MaskRule, Source
+from replview.store.models import MaskRule
 from replview.store.read.mask_rules import LONGEST_PATTERN
-from replview.ui.forms import VisibleChoiceField, add_problem, text_field, titled
+from replview.ui.forms import SourceField, add_problem, text_field, titled
 
 
 def _pattern_field(label: str, placeholder: str, help_text: str = "") -> forms.Field:
@@ -20,15 +20,7 @@ def _pattern_field(label: str, placeholder: str, help_text: str = "") -> forms.F
 class MaskForm(forms.Form):
     """The form of a new rule; it is previewed by a link before it is added."""
 
-    source = VisibleChoiceField(
-        Source.objects.all,
-        label="Source",
-        to_field_name="name",
-        empty_label="every source",
-        required=False,
-        error_messages={"invalid_choice": "There is no source %(value)s."},
-        widget=forms.Select(attrs={"class": "field"}),
-    )
+    source = SourceField()
     table = _pattern_field(
         "Table", "public.customers", "* matches anything; without a dot: in any schema."
     )
