@@ -87,6 +87,26 @@ class SizeField(forms.CharField):
             raise forms.ValidationError(error_sentence(error)) from None
 
 
+class ProtectField(forms.ChoiceField):
+    """A choice of what to protect when a budget is reached: the database or the record.
+
+    The arguments say what replview does at the budget after each choice.
+    """
+
+    def __init__(self, *, database: str, record: str) -> None:
+        super().__init__(
+            label="At this size",
+            choices=[
+                (Slot.Protect.DATABASE.value, titled("Protect the database.", database)),
+                (Slot.Protect.RECORD.value, titled("Protect the record.", record)),
+            ],
+            error_messages=dict.fromkeys(
+                ("required", "invalid_choice"), "Choose what to protect at the budget."
+            ),
+            widget=forms.RadioSelect,
+        )
+
+
 class VisibleChoiceField(forms.ModelChoiceField):  # type: ignore[type-arg]
     """A choice of a row that the account may see.
 

@@ -5,40 +5,20 @@ from typing import Any
 
 from django import forms
 
-from replview.store.models import Slot
 from replview.store.retention import archive, size
 from replview.store.retention.archived import former_target
 from replview.targets.policy import Refused, read_policy, target_of, try_target
-from replview.ui.forms import SizeField, error_sentence, text_field, titled
+from replview.ui.forms import ProtectField, SizeField, error_sentence, text_field
 
 
 class StoreBudgetForm(forms.Form):
     """The form of the store's budget, and what is protected when it is reached."""
 
     budget = SizeField(label="Maximum size", help_text="50GB, 1.5TB, or none")
-    protect = forms.ChoiceField(
-        label="At this size",
-        choices=[
-            (
-                Slot.Protect.DATABASE.value,
-                titled(
-                    "Protect the database.",
-                    "Receivers continue, so that no source retains WAL; the oldest days of history "
-                    "are deleted.",
-                ),
-            ),
-            (
-                Slot.Protect.RECORD.value,
-                titled(
-                    "Protect the record.",
-                    "Receivers stop; no history is deleted, and sources retain WAL.",
-                ),
-            ),
-        ],
-        error_messages=dict.fromkeys(
-            ("required", "invalid_choice"), "Choose what to protect at the budget."
-        ),
-        widget=forms.RadioSelect,
+    protect = ProtectField(
+        database="Receivers continue, so that no source retains WAL; the oldest days of history "
+        "are deleted.",
+        record="Receivers stop; no history is deleted, and sources retain WAL.",
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None) -> None:

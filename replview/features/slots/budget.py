@@ -11,7 +11,7 @@ from replview.catalog.wal_budget import parse_budget
 from replview.store.models import Slot, WatchedSlot
 from replview.store.slot_budget import DROPPED
 from replview.text.formats import bytes_words
-from replview.ui.forms import SizeField, titled
+from replview.ui.forms import ProtectField, SizeField
 
 _LEAST_SECONDS, _MOST_SECONDS = HEARTBEAT_BOUNDS
 _HEARTBEAT_ERROR = (
@@ -25,28 +25,9 @@ class BudgetForm(forms.Form):
     wal_budget = SizeField(
         parse_budget, label="Maximum retained WAL", help_text="10GB, 500MB, or none"
     )
-    protect = forms.ChoiceField(
-        label="At this size",
-        choices=[
-            (
-                Slot.Protect.DATABASE.value,
-                titled(
-                    "Protect the database.",
-                    "replview drops the slot, which frees the WAL; history has a gap.",
-                ),
-            ),
-            (
-                Slot.Protect.RECORD.value,
-                titled(
-                    "Protect the record.",
-                    "replview only warns; the source's disk may fill up, which stops the source.",
-                ),
-            ),
-        ],
-        error_messages=dict.fromkeys(
-            ("required", "invalid_choice"), "Choose what to protect at the budget."
-        ),
-        widget=forms.RadioSelect,
+    protect = ProtectField(
+        database="replview drops the slot, which frees the WAL; history has a gap.",
+        record="replview only warns; the source's disk may fill up, which stops the source.",
     )
     heartbeat = forms.IntegerField(
         label="Heartbeat, every",
