@@ -48,8 +48,6 @@ class Column(Generic[Line]):
     least_window_px: int = 0
     #: True when the column is also shown on a phone.
     phone: bool = False
-    #: The field of the API's record that has the same value; empty if there is none.
-    api_field: str = ""
 
     @cached_property
     def head_classes(self) -> str:

@@ -33,26 +33,16 @@ def _transaction_link(line: FoundLine) -> SafeString:
 
 
 COLUMNS: tuple[Column[FoundLine], ...] = (
+    Column(key="time", title="Time", cell=lambda line: clock_html(line.time), width="time"),
+    Column(key="op", title="", cell=lambda line: op_html(line.block.op), width="op"),
+    Column(key="table", title="Table", cell=_table, width="name", look="mono cut"),
+    Column(key="key", title="Key", cell=lambda line: line.key_words, width="key", look="mono cut"),
+    Column(key="moved", title="What changed", template="find/_moved.html", width="rest"),
     Column(
-        key="time",
-        title="Time",
-        cell=lambda line: clock_html(line.time),
-        width="time",
-        api_field="commit_time",
+        key="actor", title="Actor", cell=_actor, width="actor", look="cut", least_window_px=1024
     ),
-    Column(key="op", title="", cell=lambda line: op_html(line.block.op), width="op",
-           api_field="op"),
-    Column(key="table", title="Table", cell=_table, width="name", look="mono cut",
-           api_field="table"),
-    Column(key="key", title="Key", cell=lambda line: line.key_words, width="key", look="mono cut",
-           api_field="key"),
-    Column(key="moved", title="What changed", template="find/_moved.html", width="rest",
-           api_field="new"),
-    Column(key="actor", title="Actor", cell=_actor, width="actor", look="cut",
-           least_window_px=1024, api_field="actor"),
-    Column(key="xid", title="xid", cell=_transaction_link, width="xid", look="mono cut",
-           api_field="xid"),
-)  # fmt: skip
+    Column(key="xid", title="xid", cell=_transaction_link, width="xid", look="mono cut"),
+)
 #: A line opens on a press, and what is pressed holds no link: the transaction stands beside it.
 IN_LINE = tuple(column for column in COLUMNS if column.key != "xid")
 BESIDE_LINE = tuple(column for column in COLUMNS if column.key == "xid")

@@ -59,28 +59,15 @@ def _transaction_link(line: RowLine) -> SafeString:
 
 
 COLUMNS: tuple[Column[RowLine], ...] = (
-    Column(key="time", title="When", cell=_time, width="time", api_field="commit_time"),
-    Column(
-        key="op",
-        title="",
-        cell=lambda line: op_html(_step(line).op),
-        width="op",
-        api_field="op",
-    ),
-    Column(
-        key="change",
-        title="Change",
-        template="rows/_change_words.html",
-        width="rest",
-        api_field="new",
-    ),
-    Column(key="actor", title="Who", cell=_actor, width="actor", api_field="actor"),
-    Column(key="xid", title="xid", cell=_transaction_link, width="xid", api_field="xid"),
+    Column(key="time", title="When", cell=_time, width="time"),
+    Column(key="op", title="", cell=lambda line: op_html(_step(line).op), width="op"),
+    Column(key="change", title="Change", template="rows/_change_words.html", width="rest"),
+    Column(key="actor", title="Who", cell=_actor, width="actor"),
+    Column(key="xid", title="xid", cell=_transaction_link, width="xid"),
     Column(
         key="version",
         title="Ver.",
         cell=lambda line: f"v{line.version}" if line.version else "",
         width="version",
-        api_field="version",
     ),
 )

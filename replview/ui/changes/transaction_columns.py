@@ -47,7 +47,6 @@ COLUMNS: tuple[TransactionColumn, ...] = (
         width="time",
         phone=True,
         beside_drawer=True,
-        api_field="commit_time",
     ),
     TransactionColumn(
         key="name",
@@ -58,7 +57,6 @@ COLUMNS: tuple[TransactionColumn, ...] = (
         live_least_window_px=1024,
         phone=True,
         beside_drawer=True,
-        api_field="xid",
     ),
     TransactionColumn(
         key="state",
@@ -67,7 +65,6 @@ COLUMNS: tuple[TransactionColumn, ...] = (
         width="state",
         phone=True,
         beside_drawer=True,
-        api_field="state",
     ),
     TransactionColumn(
         key="tables",
@@ -77,7 +74,6 @@ COLUMNS: tuple[TransactionColumn, ...] = (
         width="rest",
         phone=True,
         beside_drawer=True,
-        api_field="tables",
     ),
     TransactionColumn(
         key="actor",
@@ -86,7 +82,6 @@ COLUMNS: tuple[TransactionColumn, ...] = (
         width="actor",
         live_least_window_px=1024,
         phone=True,
-        api_field="actor",
     ),
     TransactionColumn(
         key="origin",
@@ -94,7 +89,6 @@ COLUMNS: tuple[TransactionColumn, ...] = (
         cell=lambda line: line.row.origin or "",
         width="origin",
         least_window_px=1280,
-        api_field="origin",
     ),
     TransactionColumn(
         key="slot",
@@ -105,7 +99,6 @@ COLUMNS: tuple[TransactionColumn, ...] = (
         least_window_px=1024,
         # It shows one slot.
         on_live_page=False,
-        api_field="slot",
     ),
     TransactionColumn(
         key="changes",
@@ -115,7 +108,6 @@ COLUMNS: tuple[TransactionColumn, ...] = (
         number=True,
         phone=True,
         on_live_page=False,
-        api_field="counts",
     ),
     TransactionColumn(
         key="size",
@@ -124,7 +116,6 @@ COLUMNS: tuple[TransactionColumn, ...] = (
         width="size",
         number=True,
         least_window_px=1024,
-        api_field="size_bytes",
     ),
     TransactionColumn(
         key="latency",

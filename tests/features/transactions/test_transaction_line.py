@@ -8,7 +8,6 @@ from django.template.loader import render_to_string
 from django.utils.html import escape
 
 from replview.health.open_transactions import Touched
-from replview.store.read.changes.records import transaction_json
 from replview.ui.changes.transaction_columns import (
     LIST_COLUMNS,
     LIVE_COLUMNS,
@@ -118,9 +117,3 @@ def test_a_message_of_the_live_page_says_its_size_unless_it_is_withheld() -> Non
     assert "message 2 app message only, 2 kB unknown" in shown
     assert "2 kB" not in live_cells(hidden).replace("\N{NO-BREAK SPACE}", " ")
     assert words(live_cells(hidden)).endswith("withheld")
-
-
-def test_a_column_names_the_field_of_the_api_with_its_value() -> None:
-    record = transaction_json(line().row, {}, "shop/replview", 1)
-
-    assert {column.api_field for column in LIST_COLUMNS} <= record.keys()
