@@ -38,8 +38,8 @@ demo: .venv/installed ## Start everything and a shop to watch; Ctrl-C stops it (
 test: install-test chromium ## Run all tests (PYTEST_ARGS= RETRY=1)
 	$(PYTEST) $(PYTEST_ARGS)
 
-test-share: install-test chromium ## Run one of seven shares of the tests that CI leaves out (SHARE= RETRY=1)
-	$(PYTEST) --share $(SHARE) $(PYTEST_ARGS)
+test-share: install-test chromium ## Run one of seven shares of the tests that CI does not run every time (SHARE= RETRY=1)
+	$(PYTEST) --share $(SHARE) -m 'long or own_jvm' $(PYTEST_ARGS)
 
 test-fast: install-test ## Run the quick tests, which need nothing but the store
 	$(BIN)/pytest -m "not slow" --hypothesis-profile quick $(PYTEST_ARGS)

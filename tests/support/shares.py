@@ -1,11 +1,11 @@
-"""The tests that CI leaves out of its main run, in seven shares: CI runs one of them a day.
+"""The tests that CI does not run every time, in seven shares: CI runs one of them a day.
 
 They are marked ``long`` or ``own_jvm``. A module stays whole, since its tests share servers; the
 seconds that each takes spread the modules evenly over the shares.
 """
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 import pytest
 
@@ -33,26 +33,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option ``--share``."""
     parser.addoption(
         "--share", choices=["today", *map(str, range(1, SHARES + 1))],
-        help="run only this share of the tests that CI's main run leaves out",
+        help="leave out long tests and those with a JVM of their own, but for this share of them",
     )  # fmt: skip
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the share that is asked for.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Keep the tests of the share that is asked for, and those that run every time.
 
-    Failed tests that run once more are of that share already; the others are not collected then.
+    Failed tests that run once more were kept already; the others are not collected then.
     """
     share = config.getoption("--share")
     if share is None or config.getoption("--last-failed"):
-        return
+        return (yield)
     chosen = in_share(items, today() if share == "today" else int(share))
     config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
     items[:] = chosen
+    # pytest-django sorts tests, too.
+    yield
+    items[:] = longest_first(items)
 
 
 def is_left_out(item: pytest.Item) -> bool:
-    """Return whether CI's main run leaves this test out."""
+    """Return whether CI leaves this test out on all days but one of seven."""
     return any(item.get_closest_marker(name) for name in ("long", "own_jvm"))
 
 
@@ -63,18 +68,36 @@ def today() -> int:
 
 def share_of_modules(modules: Iterable[str]) -> dict[str, int]:
     """Return the share of each module: the longest first, each into the share with least to do."""
-    seconds = {module: SECONDS.get(module, _USUAL_SECONDS) for module in modules}
     loads = dict.fromkeys(range(1, SHARES + 1), 0)
     shares = {}
-    for module in sorted(seconds, key=lambda module: (-seconds[module], module)):
+    for module in sorted(modules, key=lambda module: (-_seconds(module), module)):
         share = min(loads, key=lambda number: (loads[number], number))
         shares[module] = share
-        loads[share] += seconds[module]
+        loads[share] += _seconds(module)
     return shares
 
 
 def in_share(items: list[pytest.Item], share: int) -> list[pytest.Item]:
-    """Return the tests of one share; ``items`` must be all tests, or the shares differ."""
-    left_out = [item for item in items if is_left_out(item)]
-    shares = share_of_modules({item.nodeid.split("::")[0] for item in left_out})
-    return [item for item in left_out if shares[item.nodeid.split("::")[0]] == share]
+    """Return the tests that run every time, and those of one share.
+
+    ``items`` must be all tests, or the shares differ.
+    """
+    shares = share_of_modules({_module(item) for item in items if is_left_out(item)})
+    return [item for item in items if not is_left_out(item) or shares[_module(item)] == share]
+
+
+def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests with the modules of the share first, the longest before the others.
+
+    Side by side, none of them is what all wait for at the end.
+    """
+    first = {_module(item): _seconds(_module(item)) for item in items if is_left_out(item)}
+    return sorted(items, key=lambda item: -first.get(_module(item), 0))
+
+
+def _module(item: pytest.Item) -> str:
+    return item.nodeid.split("::")[0]
+
+
+def _seconds(module: str) -> int:
+    return SECONDS.get(module, _USUAL_SECONDS)
