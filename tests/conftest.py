@@ -40,6 +40,7 @@ _SPARK_MODULES = {
         "history_as_of",
         "own_names",
         "round_trip",
+        "truncations",
         "writing",
         "writing_snippets",
     )

@@ -19,9 +19,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(mark)
 
 
-@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=["duckdb", pytest.param("spark", marks=[pytest.mark.slow, pytest.mark.long])]
+)
 def engine(request, tmp_path) -> Iterator[Any]:
-    """A session of each engine that answers questions over exported changes."""
+    """A session of each engine that answers questions over exported changes.
+
+    Both get the same questions. Spark takes ten times as long, so it answers in CI's shares.
+    """
     if request.param == "spark":
         yield request.getfixturevalue("spark")
         return

@@ -24,6 +24,9 @@ from tests.support.written_history import BEGAN, OID, V1, History, column
 
 pytestmark = pytest.mark.slow
 
+#: For tests that CI runs on Spark every time.
+each_time_on_spark = pytest.mark.parametrize("engine", ["duckdb", "spark"], indirect=True)
+
 
 def row(number: int, a: str, big: str | None = None) -> dict:
     return {"id": number, "a": a} | ({} if big is None else {"big": big})
@@ -58,6 +61,7 @@ def test_as_of_follows_a_row_through_its_keys(history, engine) -> None:
     assert rows(early, "id", "a", "big") == [(1, "x", "large"), (2, "y", "other")]
 
 
+@each_time_on_spark
 def test_as_of_begins_with_the_last_truncation_or_baseline(history, engine) -> None:
     history.commit(("I", row(5, "old", "o")), ("T",), ("I", row(6, "new", "n")))
     truncated = history.commit(("I", row(7, "more", "m")))
@@ -146,6 +150,7 @@ def test_every_state_has_its_time(history, engine) -> None:
     assert ended[1] - ended[0] == dt.timedelta(minutes=15)
 
 
+@each_time_on_spark
 def test_who_changed_what_compares_with_the_row_before(history, engine) -> None:
     history.commit(("U", row(4, "zz", "new")), ("U", row(99, "?")), actor="carol")
     dataset = history.write()

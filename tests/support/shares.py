@@ -22,6 +22,7 @@ SECONDS = {
     "tests/spark/test_deleted_days.py": 55,
     "tests/spark/test_engines.py": 120,
     "tests/spark/test_executors.py": 125,
+    "tests/spark/test_history.py": 60,
     "tests/spark/test_one_history.py": 210,
     "tests/store/read/test_histories.py": 130,
 }
