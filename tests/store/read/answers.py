@@ -13,6 +13,7 @@ from django.test import Client
 
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
+from replview.catalog.stream_shape import columns_made
 from replview.store.models import Relation, RelationVersion, Transaction
 from replview.store.read.changes.as_sql import TransactionUndo, undo_sql, undo_transaction
 from replview.store.read.changes.of_transaction import changes_of
@@ -201,14 +202,18 @@ def _hold_before_images(played: Played) -> None:
 
 
 def _may_be_altered(played: Played, change: ChangeRow, fact: Fact) -> bool:
-    """Whether the catalog does not tell if the table was altered: it is gone by now, or was made
-    anew by the transaction that changed it or by a later one, and may have another file since.
+    """Return whether the catalog cannot say if the table was altered: it is gone by now, or its
+    rows are not in its first file, and by the xids, what created it may be a savepoint of a
+    transaction that changed it between the row's insert and this change.
     """
-    xids = {transaction.pk: xid for xid, transaction in played.transactions.items()}
-    timeline = played.histories.timeline
-    later = [c for c in timeline if c.xid >= xids[change.transaction_id]]
-    anew = any(each.op == "d" and each.table == fact.table for c in later for each in c.facts)
-    return anew or fact.oid not in played.histories.there
+    with played.histories.source.connect() as session:
+        now = columns_made(session, fact.oid, None)
+    if all(file == fact.oid for _, _, file in now.columns.values()):
+        return not now.columns
+    pairs = [(LSN.parse(c.lsn), c, f) for c, f in played.pairs if f.oid == fact.oid]
+    begin = min(lsn for lsn, _, f in pairs if f.rid == fact.rid)
+    ids = {c.transaction_id for lsn, c, _ in pairs if begin <= lsn <= LSN.parse(change.lsn)}
+    return any(t.pk in ids and xid <= now.created for xid, t in played.transactions.items())
 
 
 _OPS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate"}
