@@ -369,3 +369,19 @@ def test_a_row_that_left_its_key_unseen_is_not_taken_for_another_one(
     watched.run("BEGIN; UPDATE t SET id = 1; DELETE FROM t; COMMIT")
 
     assert not watched.as_of().exists
+
+
+def test_a_change_is_of_the_row_that_its_transaction_made_under_a_key_left_unseen(
+    source: SourceDatabase, record: Record
+) -> None:
+    source.run(PLAIN)
+    watched = Watched(source, record(source, publish="TABLE t"))
+    begin, end = LAPSES["inserts alone"]
+    watched.run("INSERT INTO t VALUES (1, 'one')")
+    watched.look()
+    watched.run(begin, "DELETE FROM t", end)
+    watched.look()
+    watched.run("BEGIN; INSERT INTO t VALUES (1, 'new'); UPDATE t SET v = 'newer'; COMMIT")
+
+    assert watched.marks() == ["U", "I"]
+    assert watched.before_last() == ("derived", "new")

@@ -302,13 +302,13 @@ class RowFinder(SoughtRow):
         """Return which of the rows under one key a change is of: the one with the old row's values.
 
         Several have one key only under a deferrable constraint, which is no replica identity: the
-        whole old row is sent then.
+        whole old row is sent then. Otherwise the newest row has it, as the others lost it unseen.
         """
         names = [event.name, *(period.events[-1].name for period in periods)]
         steps = {(step.transaction_id, step.seq): step for step in self.steps_named(names)}
         change = steps.get(event.name)
         if change is None or change.old_kind != "O":
-            return periods[0] if len(periods) == 1 else None
+            return periods[-1]
         old = change.old or {}
         # A value from before an ALTER TABLE says nothing about the row after it.
         lasts = [steps.get(name) for name in names[1:]]
