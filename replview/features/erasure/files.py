@@ -1,22 +1,15 @@
-"""Find the files that may hold erased values, and read the keys of rows from them.
+"""Find the folders and URLs whose files may hold erased values, and reach them.
 
 pyarrow is imported only when a root is opened, to save memory in workers that erase nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from decoder.scalars import LSN
-from replview.features.erasure.rows import ErasedTable, key_in
-from replview.store.models import ArchiveMark, Erasure, Export, Relation, Slot, SlotEvent
-from replview.store.read.row_history.trails import Key, Touch, TrailPosition, touch_of
+from replview.store.models import ArchiveMark, Erasure, Export, Slot, SlotEvent
 from replview.store.retention import archive
 from replview.targets.policy import read_policy
-
-if TYPE_CHECKING:
-    from replview.parquet.erasure.roots import ErasureRoot
 
 #: State of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
 #: ``done``, ``left_out_by``.
@@ -75,54 +68,3 @@ def reach(state: RootState, work: Callable[[], None]) -> bool:
     remedy = "mount it again; if it is gone for good, leave it out"
     state |= {"problem": "the folder is not there", "remedy": remedy}
     return False
-
-
-@dataclass(slots=True)
-class FileTrails:
-    """The keys of one table's rows, as read from the files below some roots."""
-
-    table: ErasedTable
-    roots: Sequence[tuple[RootState, "ErasureRoot"]]
-    _of: dict[Key, list[Touch]] = field(default_factory=dict)
-    _linked: dict[Key, set[Key]] = field(default_factory=dict)
-
-    def touches(self, key: Key) -> list[Touch]:
-        """Return the changes that begin, end or move a row under the key."""
-        self.read([key])
-        return self._of[key]
-
-    def linked(self, key: Key) -> set[Key]:
-        """Return keys that the same row had in versions with another key."""
-        self.read([key])
-        return self._linked[key]
-
-    def read(self, keys: Sequence[Key]) -> None:
-        """Read all keys that were not read yet, in one pass over the files."""
-        wanted = [key for key in dict.fromkeys(keys) if key not in self._of]
-        if not wanted:
-            return
-        for key in wanted:
-            self._of[key], self._linked[key] = [], set()
-        pks = list(self.table.table.relation_ids)
-        oids = list(Relation.objects.filter(pk__in=pks).values_list("oid", flat=True))
-        for state, root in self.roots:
-            reach(state, lambda root=root: self._read_root(root, oids, wanted))  # type: ignore[misc]
-
-    def _read_root(self, root: "ErasureRoot", oids: Sequence[int], wanted: Sequence[Key]) -> None:
-        for incarnation, change in root.changes_under(oids, wanted):
-            before = key_in(change.key_columns, change.old, change.new)
-            after = key_in(change.key_columns, change.new, change.old)
-            lsn = int(LSN.parse(change.lsn))
-            place = TrailPosition(incarnation, lsn, change.seq, change.commit_lsn or 0)
-            is_whole = change.old_kind == "O"
-            touch = touch_of(place, change.op, before, after, is_whole=is_whole)
-            for key in wanted:
-                if key in (before, after):
-                    self._of[key].append(touch)
-                elif _has(change.old, key) or _has(change.new, key):
-                    self._linked[key] |= {each for each in (before, after) if each is not None}
-
-
-def _has(image: Mapping[str, Any] | None, key: Key) -> bool:
-    """Return whether a row has the key's values, even if its version has another key."""
-    return image is not None and all(name in image and image[name] == text for name, text in key)

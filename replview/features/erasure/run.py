@@ -22,7 +22,8 @@ from replview.access.withheld import erased_text
 from replview.features.erasure import actor as erased_actor
 from replview.features.erasure import queue as erasing
 from replview.features.erasure import related_rows
-from replview.features.erasure.files import FileTrails, RootState, homes_of, reach, roots_of
+from replview.features.erasure.files import RootState, homes_of, reach, roots_of
+from replview.features.erasure.following import follow_rows, requested_spans
 from replview.features.erasure.queue import Unerasable
 from replview.features.erasure.related_rows import FILTERS, RelatedRows
 from replview.features.erasure.rows import (
@@ -35,8 +36,8 @@ from replview.features.erasure.rows import (
 from replview.store.connecting import connect_store
 from replview.store.django_session import rows
 from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
-from replview.store.read.row_history.keys import TableRows, tables_named
-from replview.store.read.row_history.trails import Key, KeySpan, key_of, spans_of
+from replview.store.read.row_history.keys import tables_named
+from replview.store.read.row_history.trails import Key, KeySpan
 from replview.text.formats import plural
 from replview.text.parsing import table_text
 
@@ -87,7 +88,7 @@ class Act:
             act.tables[name] = ErasedTable(table)
             known = [KeySpan.from_json(span) for span in act.plan["spans"].get(name, [])]
             typed = [key for other, key in act.plan["pairs"] if other == name]
-            asked = [KeySpan(each) for key in typed for each in _equal_keys(table, key)]
+            asked = [span for key in typed for span in requested_spans(table, key)]
             act.spans[name] = (*known, *asked)
         act.roots = roots_of(slot, row)
         return act
@@ -122,8 +123,8 @@ class Act:
         for name, table in self.tables.items():
             self._step(f"following rows of {name}")
             roots = [(state, self._root(url)) for url, state in self._asked_roots()]
-            files = FileTrails(table, [(state, root) for state, root in roots if root is not None])
-            self.spans[name] = _followed(table, files, self.spans[name])
+            opened = [(state, root) for state, root in roots if root is not None]
+            self.spans[name] = follow_rows(table, opened, self.spans[name])
         state = {name: [span.to_json() for span in spans] for name, spans in self.spans.items()}
         self._keep_plan(spans=state, places=self._places())
         self._tell_unfindable()
@@ -410,12 +411,6 @@ def _recorded(slot: Slot, incarnation: int, seqs: Collection[int]) -> set[int]:
     return {row[0] for row in rows(_RECORDED, [slot.pk, incarnation, list(seqs)])}
 
 
-def _equal_keys(table: TableRows, key: dict[str, str | None]) -> dict[Key, None]:
-    """Return the key, and recorded keys that are equal by their columns' types."""
-    found = (each for _, each in table.recorded(reading_session(), key))
-    return dict.fromkeys(map(key_of, (key, *found)))
-
-
 def _check_findable(unfindable: int) -> None:
     from replview.parquet.writing.problems import TargetProblem
 
@@ -425,18 +420,3 @@ def _check_findable(unfindable: int) -> None:
             "the row cannot be found among them",
             "delete what was exported there, then leave it out",
         )
-
-
-def _followed(
-    table: ErasedTable, files: FileTrails, known: Sequence[KeySpan]
-) -> tuple[KeySpan, ...]:
-    """Return the spans of a table's rows and all that follow, in the store and in files."""
-    while True:
-        files.read([span.key for span in known])
-        spans = spans_of(known, lambda key: [*table.touches(key), *files.touches(key)])
-        whole = [span.key for span in spans if span == KeySpan(span.key)]
-        linked = {k for key in whole for k in table.linked(key) | files.linked(key)}
-        more = [KeySpan(key) for key in linked if key not in whole]
-        if not more:
-            return spans
-        known = [*spans, *more]
