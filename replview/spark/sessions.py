@@ -213,7 +213,7 @@ def missing_connector(error: BaseException) -> SparkProblem | None:
     """Return the problem if Spark's error is about a missing connector, else None."""
     words = str(error)
     if _LIBRARY.search(words):
-        named = _PACKAGES["s3a"].format(_hadoop_version())
+        named = _PACKAGES["s3a"].format(hadoop_version())
         return SparkProblem(
             "Spark's connector for s3a:// lacks Amazon's libraries",
             f"add {named} to spark.jars.packages, which brings them; or put "
@@ -225,7 +225,7 @@ def missing_connector(error: BaseException) -> SparkProblem | None:
     scheme = _SCHEMES_OF_CLASSES.get(found[1], found[1])
     remedy = "add the connector's package to spark.jars.packages in spark-defaults.conf"
     if scheme in _PACKAGES:
-        named = _PACKAGES[scheme].format(_hadoop_version())
+        named = _PACKAGES[scheme].format(hadoop_version())
         remedy = (
             f"add {named} to spark.jars.packages in spark-defaults.conf, or set "
             f"PYSPARK_SUBMIT_ARGS='--packages {named} pyspark-shell' in the environment"
@@ -233,7 +233,7 @@ def missing_connector(error: BaseException) -> SparkProblem | None:
     return SparkProblem(f"Spark has no connector for {scheme}://", remedy)
 
 
-def _hadoop_version() -> str:
+def hadoop_version() -> str:
     """Return the version of PySpark's Hadoop, which its connectors share."""
     found = importlib.util.find_spec("pyspark")
     folders = found.submodule_search_locations if found else None

@@ -29,13 +29,14 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.runtime.machine import free_port
-from replview.spark.sessions import SparkProblem, naming_connectors
+from replview.spark.sessions import SparkProblem, hadoop_version, naming_connectors
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
 from tests.support.history_rows import WHEN, History, insert
+from tests.support.jars import jars
 from tests.support.spark_session import spark as spark  # a fixture
+from tests.support.written_rows import written_rows
 
-# Most machines have no such server: where there is one the tests are worth their seconds.
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 KEY, SECRET = "AKIAREPLVIEWTESTS000", "of-nobody-but-this-test"
@@ -239,6 +240,53 @@ def test_the_printed_programs_of_duckdb_read_it_there(
     changes, rows = json.loads(found.stdout)
     assert changes == ["1", "2", "3", "3"]
     assert sorted(rows) == ["1", "2", "3"]
+
+
+#: Options of Maven for the connector alone, since Spark has the rest of Hadoop.
+_CONNECTOR = "-DincludeArtifactIds=hadoop-aws,bundle,analyticsaccelerator-s3,wildfly-openssl"
+#: Runs a printed program and gives what it read.
+_SPARKS = """
+import json, sys
+from replview.spark.sessions import session
+
+spark = session("local[2]", spark__driver__memory="1g")
+names = {"spark": spark}
+exec(json.load(sys.stdin), names)
+found = next(names[each] for each in ("rows", "changes") if each in names)
+print(json.dumps([row["id"] for row in found.select("id").collect()]))
+spark.stop()
+"""
+
+
+@pytest.mark.own_jvm
+def test_spark_exports_there_and_its_printed_programs_read_it(
+    whole: Slice, bucket: Bucket, programs: dict[str, str], tmp_path: Path
+) -> None:
+    package = f"org.apache.hadoop:hadoop-aws:{hadoop_version()}"
+    found = jars(f"hadoop-aws-{hadoop_version()}", [package], _CONNECTOR)
+    submit = f"--jars {','.join(map(str, found))} --driver-memory 1g pyspark-shell"
+    environment = {**os.environ, "STORE": store_conninfo(), "PYSPARK_SUBMIT_ARGS": submit,
+                   "SPARK_LOCAL_IP": "127.0.0.1"}  # fmt: skip
+    url = bucket.url.replace("/out?", "/spark?")
+    order = tmp_path / "job.json"
+    told = {"slice": whole.to_json(), "target": url, "dsn_env": "STORE", "spark": "local[2]"}
+    order.write_text(json.dumps(told))
+
+    def run(*words: str | Path, given: str = "") -> str:
+        ran = subprocess.run(
+            [sys.executable, *words], input=given, env=environment, capture_output=True,
+            text=True, timeout=400, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, (ran.stdout[-2000:], ran.stderr[-3000:])
+        return ran.stdout.splitlines()[-1]
+
+    assert json.loads(run("-m", "replview.spark.export_job", order))["event"] == "done"
+    export(whole, Target.of(str(tmp_path / "here")), dsn=store_conninfo())
+    copied = tmp_path / "there"
+    fs.copy_files(url, str(copied))
+    assert written_rows(copied) == written_rows(tmp_path / "here")
+    for name, ids in (("spark", ["1", "2", "3", "3"]), ("spark-table", ["1", "2", "3"])):
+        assert sorted(json.loads(run("-c", _SPARKS, given=json.dumps(programs[name])))) == ids
 
 
 def test_the_printed_programs_of_spark_say_what_they_need(
