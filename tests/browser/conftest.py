@@ -169,7 +169,7 @@ def kept_browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(kept_browser: Browser, server: Server, cookie: str) -> Iterator[Page]:
-    """A signed-in page that fails the test on any script error."""
+    """A signed-in page, still empty, that fails the test on any script error."""
     context = kept_browser.new_context(viewport={"width": 1440, "height": 900})
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
@@ -177,8 +177,13 @@ def page(kept_browser: Browser, server: Server, cookie: str) -> Iterator[Page]:
     page.on("pageerror", lambda error: errors.append(str(error)))
     name, value = cookie.split("=", 1)
     context.add_cookies([{"name": name, "value": value, "url": server.url}])
-    page.goto(f"{server.url}/live/")
-    expect(page.locator("#sentence-title")).not_to_have_text("Connecting.")
     yield page
     context.close()
     assert errors == []
+
+
+@pytest.fixture
+def on_live_page(page: Page, server: Server) -> None:
+    """The page shows the live page, which is connected."""
+    page.goto(f"{server.url}/live/")
+    expect(page.locator("#sentence-title")).not_to_have_text("Connecting.")

@@ -250,6 +250,7 @@ def test_the_login_has_none(page: Page, server: Server, scheme: str) -> None:
         assert findings(page) == []
 
 
+@pytest.mark.usefixtures("on_live_page")
 def test_a_finding_is_told(page: Page) -> None:
     page.evaluate("document.querySelector('main').append(document.createElement('input'))")
 

@@ -11,6 +11,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("on_live_page"),
 ]
 
 

@@ -84,6 +84,7 @@ def test_a_source_that_does_not_answer_keeps_nothing_back(
     expect(page.locator(".diff-added")).to_contain_text("added")
 
 
+@pytest.mark.usefixtures("on_live_page")
 def test_a_schema_change_in_the_live_list_leads_to_the_comparison(
     page: Page, server: Server, feeder: Feeder, payments: int
 ) -> None:
