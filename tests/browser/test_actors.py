@@ -37,8 +37,16 @@ def test_from_the_list_to_one_actor_and_their_transactions(
     assert "actor=alice" in page.url
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+# Each scheme and each width every time: the other two pairs are made of the same rules.
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1440, "light"),
+        (390, "dark"),
+        pytest.param(390, "light", marks=pytest.mark.long),
+        pytest.param(1440, "dark", marks=pytest.mark.long),
+    ],
+)
 def test_both_pages_fit_and_are_accessible(
     acted: Feeder, server: Server, page: Page, width: int, scheme: str
 ) -> None:

@@ -180,7 +180,7 @@ def test_a_long_gid_begins_where_an_xid_begins(page: Page, feeder: Feeder) -> No
     expect(page.locator("#tip")).to_have_text("nightly_batch_of_20261120_23")
 
 
-@pytest.mark.parametrize("drawer", [False, True])
+@pytest.mark.parametrize("drawer", [pytest.param(False, marks=pytest.mark.long), True])
 def test_nothing_but_new_rows_moves(page: Page, feeder: Feeder, drawer: bool) -> None:
     feeder.flood(20, 1)
     if drawer:

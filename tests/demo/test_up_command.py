@@ -82,6 +82,8 @@ def test_a_broker_that_is_away_is_named_without_its_password(
     assert "geheim" not in said
 
 
+# The demo runs the same programs every time.
+@pytest.mark.long
 @pytest.mark.slow
 def test_it_migrates_runs_everything_and_stops(servers: dict[str, str], tmp_path: Path) -> None:
     port = free_port()

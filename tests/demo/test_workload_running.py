@@ -126,7 +126,7 @@ def test_a_second_workload_on_the_same_database_does_not_start(server: EmbeddedP
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", [20, 300])
+@pytest.mark.parametrize("rate", [20, pytest.param(300, marks=pytest.mark.long)])
 def test_it_keeps_near_the_rate(server: EmbeddedPostgres, rate: float) -> None:
     workload = Workload(server.dsn("shop"), rate=rate, seed=5, calm_seconds=0)
     workload.start()

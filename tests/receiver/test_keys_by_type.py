@@ -104,7 +104,13 @@ def equal_texts(connection, kind: str, texts: list[str]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "form", ["plain", "a domain", "a domain over a domain", "one of two columns"]
+    "form",
+    [
+        "plain",
+        pytest.param("a domain", marks=pytest.mark.long),
+        "a domain over a domain",
+        pytest.param("one of two columns", marks=pytest.mark.long),
+    ],
 )
 def test_a_row_is_found_by_every_text_that_the_source_calls_equal(
     source, source_version, record, form
