@@ -87,10 +87,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+def pytest_collection() -> None:
+    """Collect thousands of tests without a search for garbage, of which there is little."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Leave what was collected out of garbage collection: there are thousands of tests."""
+    """Leave what was collected out of garbage collection."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
