@@ -5,6 +5,7 @@ import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,37 @@ def read_pairs(path: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in path.read_text().splitlines())
 
 
+@dataclass(frozen=True, kw_only=True)
+class FirstRun:
+    """A demo that filled the folder and was stopped by Ctrl-C, and what there was of it before."""
+
+    env: dict[str, str]
+    pids: list[int]
+    shared_memory: set[str]
+    output: str
+    status: int
+
+
 @pytest.fixture(scope="module")
-def demo(used_folder: Path) -> Iterator[RunningDemo]:
+def first_run(used_folder: Path) -> FirstRun:
+    """The first demo on the folder, which has a workload."""
+    with RunningDemo(used_folder, "--rate", "5") as demo:
+        demo.wait_for(READY)
+        with urllib.request.urlopen(f"http://127.0.0.1:{demo.port}/") as answer:
+            assert answer.status == 200
+        env = used_folder / "env"
+        assert env.stat().st_mode & 0o777 == 0o600
+        return FirstRun(
+            env=read_pairs(env),
+            pids=[*demo.server_pids(), *marked_processes(used_folder)],
+            shared_memory=shared_memory_of(demo.server_pids()),
+            status=demo.end_with(signal.SIGINT),
+            output=demo.output,
+        )
+
+
+@pytest.fixture(scope="module")
+def demo(used_folder: Path, first_run: FirstRun) -> Iterator[RunningDemo]:
     """A quiet demo, ready; the last test that takes it kills it."""
     with RunningDemo(used_folder, "--no-workload") as running:
         running.wait_for(READY)
@@ -52,42 +82,16 @@ def logs_of(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in (folder / "logs").iterdir()]
 
 
-def test_it_stops_without_a_trace_goes_on_with_its_data_and_bears_impatience(
-    used_folder: Path,
-) -> None:
-    folder = used_folder
-    with RunningDemo(folder, "--rate", "5") as demo:
-        demo.wait_for(READY)
-        with urllib.request.urlopen(f"http://127.0.0.1:{demo.port}/") as answer:
-            assert answer.status == 200
-        first = read_pairs(folder / "env")
-        assert (folder / "env").stat().st_mode & 0o777 == 0o600
-        pids = [*demo.server_pids(), *marked_processes(folder)]
-        held = shared_memory_of(demo.server_pids())
-        assert held
-        assert demo.end_with(signal.SIGINT) == 0
-    assert "stopping" in demo.output
-    assert not any(is_running(pid) for pid in pids)
-    assert processes_naming(folder) == []
-    assert not [path for path in folder.rglob("*") if path.is_socket()]
-    assert not (folder / "env").exists()
-    assert not held & shared_memory()
-    assert_none_in(logs_of(folder), secrets_of(folder))
-
-    with RunningDemo(folder, "--no-workload") as again:
-        again.wait_for(READY)
-        second = read_pairs(folder / "env")
-        pids = again.server_pids()
-        again.process.send_signal(signal.SIGINT)
-        again.wait_for("stopping")
-        again.process.send_signal(signal.SIGINT)
-        assert again.end_with(signal.SIGINT) == 0
-    wait_until_over(folder, pids, seconds=0)
-    same = ("REPLVIEW_SECRET_KEY", "REPLVIEW_STORE_URL", "REPLVIEW_DEMO_SOURCE_URL")
-    assert {name: first[name] for name in same} == {name: second[name] for name in same}
-    login = read_pairs(folder / "secrets")["REPLVIEW_LOGIN_PASSWORD"]
-    assert login in demo.output
-    assert login in again.output
+def test_it_stops_without_a_trace(used_folder: Path, first_run: FirstRun) -> None:
+    assert first_run.status == 0
+    assert "stopping" in first_run.output
+    assert not any(is_running(pid) for pid in first_run.pids)
+    assert processes_naming(used_folder) == []
+    assert not [path for path in used_folder.rglob("*") if path.is_socket()]
+    assert not (used_folder / "env").exists()
+    assert first_run.shared_memory
+    assert not first_run.shared_memory & shared_memory()
+    assert_none_in(logs_of(used_folder), secrets_of(used_folder))
 
 
 def test_a_busy_port_is_one_line_with_the_remedy(folder: Path) -> None:
@@ -109,6 +113,15 @@ def test_stopping_while_it_starts_leaves_nothing(folder: Path) -> None:
         assert demo.end_with(signal.SIGINT) == 0
     assert processes_naming(folder) == []
     assert "Traceback" not in demo.output
+
+
+def test_it_goes_on_with_its_data(first_run: FirstRun, demo: RunningDemo) -> None:
+    env = read_pairs(demo.data / "env")
+    for name in ("REPLVIEW_SECRET_KEY", "REPLVIEW_STORE_URL", "REPLVIEW_DEMO_SOURCE_URL"):
+        assert env[name] == first_run.env[name]
+    login = read_pairs(demo.data / "secrets")["REPLVIEW_LOGIN_PASSWORD"]
+    assert login in first_run.output
+    assert login in demo.output
 
 
 def test_a_second_demo_on_the_folder_is_told_of_the_first(demo: RunningDemo) -> None:
@@ -137,6 +150,18 @@ def test_a_killed_demo_takes_everything_with_it(demo: RunningDemo) -> None:
     pids = demo.server_pids()
     demo.end_with(signal.SIGKILL)
     wait_until_over(demo.data, pids)
+
+
+@pytest.mark.long
+def test_it_bears_impatience(used_folder: Path) -> None:
+    with RunningDemo(used_folder, "--no-workload") as demo:
+        demo.wait_for(READY)
+        pids = demo.server_pids()
+        demo.process.send_signal(signal.SIGINT)
+        demo.wait_for("stopping")
+        demo.process.send_signal(signal.SIGINT)
+        assert demo.end_with(signal.SIGINT) == 0
+    wait_until_over(used_folder, pids, seconds=0)
 
 
 @pytest.mark.long
