@@ -27,6 +27,13 @@ def test_a_worker_loads_no_pages() -> None:
     assert done.stdout.split() == []
 
 
+def test_the_readers_of_the_store_load_pandas_only_when_they_read() -> None:
+    # An array that is made at import, for instance, would have pyarrow import it.
+    text = "import replview.spark.data_source, sys; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 #: What begins as ``replview …`` and ``celery worker`` do, started with whatever umask.
 STARTS = {
     "command": "from replview.cli import main; sys.argv[1:] = ['version']; main()",

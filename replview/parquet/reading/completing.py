@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.packed_values import INT8, Fields
+from replview.parquet.reading.typed_query import TRUNCATE
 from replview.parquet.slice_schemas import SliceColumn
 from replview.parquet.slices import Slice, SliceTable
 from replview.store.read.row_history.before_images import Shared, before_at
@@ -162,8 +163,8 @@ def portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 #: and a row that cannot be derived stays, with its old key alone.
 OWN_FIELDS: Fields = {"derivable": INT8}
 _PLACE = ["id", "seq", "version_id", "derivable"]
-#: The values of ``kind`` of rows after an update, and of deleted rows.
-_WHOLE = pa.array([2, 3], pa.int8())
+#: The first value of ``kind`` that is a row after an update, or a deleted row.
+_AFTER = 2
 #: The column that this module adds: true when the row, or some of it, was derived.
 DERIVED = "derived"
 
@@ -216,7 +217,8 @@ class Derivation:
         """
         asked = pc.greater(pc.fill_null(batch.column("derivable"), 0), 0)
         if self._whole:
-            whole = pc.is_in(batch.column("kind"), value_set=_WHOLE)
+            kind = batch.column("kind")
+            whole = pc.and_(pc.greater_equal(kind, _AFTER), pc.less(kind, TRUNCATE))
             asked = pc.or_(asked, pc.and_(whole, batch.column("missing").is_valid()))
         wanted = pc.indices_nonzero(asked).to_pylist()
         start = done = 0
