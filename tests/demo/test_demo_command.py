@@ -32,7 +32,7 @@ def read_pairs(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstRun:
-    """A demo that filled the folder and was stopped by Ctrl-C, and what there was of it before."""
+    """The demo that filled the folder, which Ctrl-C stopped, and what belonged to it until then."""
 
     env: dict[str, str]
     pids: list[int]
