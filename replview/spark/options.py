@@ -52,7 +52,7 @@ _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
     "operations", "actors", "states", "gid", "xid", *(field.name for field in _PLAIN_FIELDS),
     "before", "numeric_scale", "dsn", "partitions", "rowsperpartition", "maxrowspertrigger",
-    "upto", "pushdown", "masked", "excluded", "archive", "failondataloss",
+    "startingoffsets", "upto", "pushdown", "masked", "excluded", "archive", "failondataloss",
 )  # fmt: skip
 #: Options that Spark and exports set themselves.
 _SET_BY_SPARK = ("path", "files")
@@ -72,6 +72,8 @@ class Options:
     rows_per_partition: int
     #: Approximate number of changes per batch of a stream; None for all.
     max_rows: int | None
+    #: Offset at which a new stream begins.
+    starting: Mapping[str, int]
     #: Offset that a stream does not pass; None: it follows what is stored.
     up_to: Mapping[str, int] | None
     #: ``true``, ``false``, or ``auto`` to follow Spark's configuration.
@@ -129,7 +131,8 @@ class Options:
             partitions=_number(given, "partitions"),
             rows_per_partition=_number(given, "rowsperpartition") or ROWS_PER_PARTITION,
             max_rows=_number(given, "maxrowspertrigger"),
-            up_to=_offset(given.get("upto", "")),
+            starting=_offset(given, "startingOffsets") or {},
+            up_to=_offset(given, "upTo"),
             pushdown=given.get("pushdown", "auto").lower(),
             masked=asked_masks(given.get("masked", "")),
             excluded=_excluded(given.get("excluded", ""), relation),
@@ -247,15 +250,16 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     return number
 
 
-def _offset(text: str) -> dict[str, int] | None:
+def _offset(given: Mapping[str, str], name: str) -> dict[str, int] | None:
     """Parse an offset of a stream, such as ``{"1": 5043}``."""
+    text = given.get(name.lower(), "")
     if not text.strip():
         return None
     try:
         return {str(int(number)): int(seq) for number, seq in json.loads(text).items()}
     except (AttributeError, TypeError, ValueError):
         raise StoreProblem(
-            "upTo is no offset", 'write how far each incarnation is read, like {"1": 5043}'
+            f"{name} is no offset", 'write how far each incarnation is read, like {"1": 5043}'
         ) from None
 
 

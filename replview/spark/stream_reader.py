@@ -29,8 +29,8 @@ class StreamReader(DataSourceStreamReader):
         self._schema = schema
 
     def initialOffset(self) -> Offset:
-        """Return the offset before the first transaction."""
-        return {}
+        """Return the offset that ``startingOffsets`` says, or the one before all transactions."""
+        return dict(self._options.starting)
 
     def latestOffset(self) -> Offset:
         """Return the offset of what is stored now."""

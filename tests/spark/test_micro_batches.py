@@ -68,7 +68,7 @@ def test_a_batch_is_planned_at_the_cost_of_what_it_takes(store_dsn: str, relatio
     assert end_of_batch(Options.parse(options), {"1": 79_998}, 200) == {"1": 80_000}
 
 
-def test_a_stream_ends_at_up_to(store_dsn: str) -> None:
+def test_a_stream_begins_and_ends_at_offsets(store_dsn: str) -> None:
     make_partitions()
     history = History()
     for number in range(1, 6):
@@ -89,6 +89,9 @@ def test_a_stream_ends_at_up_to(store_dsn: str) -> None:
     assert batch.column("id").to_pylist() == ["2", "3"]
     with pytest.raises(StoreProblem, match=r"up to commit_seq 4, and is to end at 3"):
         reader.partitions({"1": 4}, {"1": 3})
+    assert reader.initialOffset() == {}
+    later = ReplviewDataSource({**options(""), "startingOffsets": '{"1": 3}'})
+    assert later.streamReader(later.schema()).initialOffset() == {"1": 3}
     for wrong in ("3", '{"1": "x"}', "{1: 3}"):
         with pytest.raises(StoreProblem, match="upTo is no offset"):
             Options.parse(options(wrong))
