@@ -2,9 +2,9 @@
 
 Standard output has only the result. Standard error is the log: ``{"answered_by", "rows_read"}`` in
 a line, then Spark's lines, and if the job fails a last one with the problem and its remedy. The
-exit status is 0 for success, 1 for a failure, 3 for a gap in the data (the answer then gives the
-reasons), and 64 for wrong options. With ``--json`` standard output has the problem too:
-``{"problem", "remedy"}``.
+exit status is 0 for success, 1 for a failure, 2 if nothing is new for a lake, 3 for a gap (in the
+store for a lake, in the data for an answer, which then gives the reasons), and 64 for wrong
+options. With ``--json`` standard output has the problem too: ``{"problem", "remedy"}``.
 """
 
 import argparse
@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import orjson
 
 from replview.parquet.writing.problems import TargetProblem
+from replview.spark.exit_statuses import DONE, FAILED, GAP, WRONG_USE
 from replview.spark.history.commands import Question, add_jobs
 from replview.spark.history.engines import Session, by_duckdb, duckdb
 from replview.spark.history.results import as_json, as_table, check_output, write
+from replview.spark.lake.commands import add_lake
 from replview.spark.sessions import SparkProblem, naming_connectors, session
 
 if TYPE_CHECKING:
     from replview.spark.history.duckdb_frames import DuckSession
-
-
-DONE, FAILED, GAP, WRONG_USE = 0, 1, 3, 64
 
 
 class _Parser(argparse.ArgumentParser):
@@ -56,6 +55,7 @@ def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
     )
     commands = found.add_subparsers(dest="name", metavar="JOB", required=True)
     add_jobs(commands)
+    add_lake(commands)
     return found
 
 
@@ -95,6 +95,10 @@ def check(options: argparse.Namespace) -> Question:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if "whole" in options:
+        with _spark(options) as spark:
+            status: int = options.whole(spark, options)
+            return status
     question = check(options)
     rows = question.rows()
     here = by_duckdb(rows, options.spark_above)
@@ -149,7 +153,8 @@ def _apart(question: Question, answered: Callable[["DuckSession"], int]) -> int:
 
 @contextmanager
 def _spark(options: argparse.Namespace) -> Iterator[Session]:
-    spark = session(options.spark, name=f"replview {options.name}")
+    settings = options.settings(options) if "settings" in options else {}
+    spark = session(options.spark, name=f"replview {options.name}", **settings)
     try:
         yield spark
     finally:

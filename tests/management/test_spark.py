@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
 
 from replview.parquet.writing.problems import TargetProblem
 from replview.spark import artefact
@@ -16,6 +18,7 @@ from replview.spark.__main__ import check, main, parser
 from replview.spark.history.results import Result, as_table
 from replview.spark.processes import JobProcess
 from replview.spark.sessions import SparkProblem
+from replview.store.connecting import store_conninfo
 from tests.support.written_history import History
 
 ROOT = Path(__file__).parent.parent.parent
@@ -85,6 +88,23 @@ def test_what_is_wrong_is_said_before_spark_starts(root, tmp_path) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["hot-rows", "--root", root, "--table", "t", "--top", "0"])
     assert ended.value.code == 64
+
+
+def test_the_lakes_job_reads_the_store_of_the_instance(settings, tmp_path, monkeypatch) -> None:
+    settings.DATA_DIR, settings.STORE_URL = tmp_path, "postgresql://the-store/"
+    started: list[dict[str, str]] = []
+
+    def start(*_: object, environment: dict[str, str], **__: object) -> JobProcess:
+        started.append(environment)
+        raise OSError("enough")
+
+    monkeypatch.setattr(JobProcess, "start", start)
+    for job in ("lake", "as-of"):
+        with pytest.raises(CommandError, match="enough"):
+            call_command("spark", job)
+    # A job that reads files alone need not know where the store is.
+    assert [list(each) for each in started] == [["REPLVIEW_STORE_URL"], []]
+    assert started[0]["REPLVIEW_STORE_URL"] == store_conninfo()
 
 
 @pytest.mark.slow

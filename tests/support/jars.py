@@ -26,15 +26,20 @@ class JarsMissing(Exception):
 
 
 def jars(name: str, packages: Sequence[str], includes: str) -> tuple[Path, ...]:
-    """Return the jars of packages (``group:artifact:version``) and of what they need.
-
-    ``name`` is the folder in the cache; ``includes`` is Maven's option that leaves out what Spark
-    has. Skips the test where they are not here and cannot be fetched.
-    """
-    found = _fetched(name, tuple(packages), includes)
+    """Return the jars as ``find_jars`` does; skip the test where they are missing."""
+    found = find_jars(name, packages, includes)
     if isinstance(found, JarsMissing):
         pytest.skip(str(found))
     return found
+
+
+def find_jars(name: str, packages: Sequence[str], includes: str) -> tuple[Path, ...] | JarsMissing:
+    """Return the jars of packages (``group:artifact:version``) and of what they need.
+
+    ``name`` is the folder in the cache; ``includes`` is Maven's option that leaves out what Spark
+    has. Where they are not here and cannot be fetched, the reason is returned.
+    """
+    return _fetched(name, tuple(packages), includes)
 
 
 @cache

@@ -4,7 +4,8 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ def spark() -> Iterator[Any]:
         pytest.skip("Spark needs Java (Debian's openjdk-17-jre-headless)")
     sql = pytest.importorskip("pyspark.sql", reason="the extra 'spark' is not installed")
     from replview.spark.data_source import register
+    from tests.support.jars import JarsMissing
+    from tests.support.lake_connectors import connectors
 
     environment = {
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -33,6 +36,8 @@ def spark() -> Iterator[Any]:
         warnings.simplefilter("ignore", ResourceWarning)
         for name, value in environment.items():
             patch.setenv(name, value)
+        found = connectors()
+        lake = {} if isinstance(found, JarsMissing) else _lake(found)
         session = (
             sql.SparkSession.builder.master("local[2]")
             .appName("replview tests")
@@ -48,9 +53,25 @@ def spark() -> Iterator[Any]:
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.extraJavaOptions", _JAVA)
+            .config(map=lake)
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("ERROR")
         register(session)
         yield session
         session.stop()
+
+
+def _lake(connectors: Sequence[Path]) -> dict[str, str]:
+    """The settings of both formats, whose folders a test chooses in a session of its own."""
+    from replview.spark.lake.formats import FORMATS
+
+    settings: dict[str, str] = {}
+    for each in FORMATS.values():
+        settings |= each.settings("")
+    return settings | {
+        "spark.sql.extensions": ",".join(each.extension for each in FORMATS.values()),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, connectors)),
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+    }

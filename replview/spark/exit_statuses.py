@@ -1,0 +1,9 @@
+"""Exit statuses of jobs, as schedulers such as Airflow read them."""
+
+from typing import Final
+
+DONE: Final = 0
+FAILED: Final = 1
+NOTHING_NEW: Final = 2
+GAP: Final = 3
+WRONG_USE: Final = 64

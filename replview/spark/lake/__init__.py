@@ -1,0 +1,1 @@
+"""The lake: for each chosen table two maintained tables in Delta or Iceberg, fed by Spark."""

@@ -1,0 +1,134 @@
+"""Feed a lake's tables from the record: a stream appends to ``changes``, then ``current`` follows.
+
+A run is a number of bounded batches. Where each begins is read from ``changes`` itself, so that a
+run that was killed anywhere is repeated from the last commit; Spark's checkpoint is thrown away.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from replview.parquet.archive.deleted import LOST, pieces
+from replview.parquet.reading import connect
+from replview.spark.lake.current import catch_up
+from replview.spark.lake.shapes import TableShape, read_shape
+from replview.spark.lake.tables import CHANGES, CURRENT, LakeTable
+from replview.spark.options import Options
+from replview.spark.stream_offsets import (
+    Offset,
+    end_of_batch,
+    slice_between,
+    steps,
+    stored_offset,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Approximate number of changes in a batch.
+BATCH_CHANGES = 1_000_000
+_OPERATIONS = "insert, update, delete, snapshot, truncate"
+_NO_KEY = "the table has no key, so that its rows cannot be told apart"
+
+
+@dataclass
+class Fed:
+    """The result of a run."""
+
+    #: How far ``changes`` has read the slot.
+    reached: Offset
+    batches: int = 0
+    #: What neither the store nor the archive has: incarnation, first and last commit_seq.
+    gaps: list[tuple[int, int, int]] = field(default_factory=list)
+    #: Why there is no ``current``; empty: there is one.
+    no_current: str = ""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A lake's table and the part of the store that it is fed from."""
+
+    lake: LakeTable
+    changes: int = BATCH_CHANGES
+    #: Further options of the data source: ``dsn``, ``archive``, ``failOnDataLoss``.
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self) -> Fed:
+        """Read what is stored now. Raises ``StoreProblem``."""
+        shape = self._catch_up(None)
+        fed = Fed(self.lake.reached(CHANGES))
+        while self._append(fed):
+            fed.batches += 1
+            shape = self._catch_up(shape)
+        fed.no_current = "" if shape.key(max(shape.versions)) else _NO_KEY
+        return fed
+
+    def _catch_up(self, former: TableShape | None) -> TableShape:
+        """Merge what ``current`` lacks, in tables that fit the newest version of the relation."""
+        shape = read_shape(Options.parse(self._options()))
+        if former is None or former.table != shape.table:
+            self.lake.prepare(shape.table)
+        catch_up(self.lake, shape)
+        return shape
+
+    def _append(self, fed: Fed) -> bool:
+        """Append one batch to ``changes``; return whether there was one."""
+        start = fed.reached
+        end = end_of_batch(Options.parse(self._options()), start, self.changes)
+        for incarnation, after, through in steps(start, end):
+            fed.reached = {**start, str(incarnation): through}
+            fed.gaps += self._gaps(incarnation, after, through)
+            self._stream(start, fed.reached, incarnation)
+            return True
+        return False
+
+    def _gaps(self, incarnation: int, after: int, through: int) -> list[tuple[int, int, int]]:
+        """Return what retention deleted, and no archive has, of the next batch."""
+        options = Options.parse(self._options())
+        with connect(options.dsn) as connection:
+            part = slice_between(connection, options, incarnation, after, through)
+            found = list(pieces(connection, part, options.archive))
+        return [
+            (incarnation, piece.after_seq + 1, piece.through_seq)
+            for piece, manifest in found
+            if manifest == LOST
+        ]
+
+    def status(self) -> dict[str, Any]:
+        """Return how far both tables have read the slot, and what is stored."""
+        options = Options.parse(self._options())
+        with connect(options.dsn) as connection:
+            stored = stored_offset(connection, options)
+        lake = self.lake
+        return {"stored": stored, **{kind: lake.reached(kind) for kind in (CHANGES, CURRENT)}}
+
+    def _stream(self, start: Offset, end: Offset, incarnation: int) -> None:
+        options = self._options(startingOffsets=json.dumps(start), upTo=json.dumps(end))
+        stream = self.lake.spark.readStream.format("replview").options(**options).load()
+        if not {*stream.columns} <= {*self.lake.frame(CHANGES).columns}:
+            # The table was altered just now.
+            self._catch_up(None)
+
+        def append(rows: "DataFrame", _: int) -> None:
+            self.lake.append(rows, end, incarnation)
+
+        with tempfile.TemporaryDirectory(prefix="replview-lake-") as checkpoint:
+            query = (
+                stream.writeStream.foreachBatch(append)
+                .option("checkpointLocation", checkpoint)
+                .trigger(availableNow=True)
+                .start()
+            )
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()
+
+    def _options(self, **more: str) -> dict[str, Any]:
+        lake = self.lake
+        return {"source": lake.source, "slot": lake.slot, "relation": lake.relation,
+                # A run goes on over a gap, and names it.
+                "failOnDataLoss": "false", "operations": _OPERATIONS,
+                **self.options, **more}  # fmt: skip

@@ -1,0 +1,219 @@
+"""Delta and Iceberg: the settings, names and commits of a lake's tables.
+
+Each commit records how far it has read the slot, by incarnation. A batch that is repeated after a
+crash finds that in the table itself, so that its rows are there once.
+"""
+
+# ruff: noqa: S608 (SQL of quoted names and constants)
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
+
+from replview.spark.quoting import spark_literal, tick
+from replview.spark.sessions import SparkProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from replview.spark.stream_offsets import Offset
+
+#: Name of Iceberg's catalog in a session.
+_CATALOG = "lake"
+_REACHED = "replview.reached"
+_APPLICATION = "replview/"
+_TXN = "spark.databricks.delta.write."
+#: The newest Spark for which both connectors were released.
+_CONNECTED = "4.1"
+#: Bytes of a file after compaction.
+_FILE_BYTES = 128 * 1024 * 1024
+#: Columns that tell which files hold a part of the history.
+_PLACES = "_incarnation,_commit_seq,_commit_version"
+
+
+class LakeFormat(ABC):
+    """A table format with a connector for Spark."""
+
+    name: ClassVar[str]
+    #: The connector's Maven coordinates; ``{}`` is Spark's version, such as 4.1.
+    package: ClassVar[str]
+    #: The connector's additions to Spark's SQL.
+    extension: ClassVar[str]
+    #: Properties of a new table.
+    properties: ClassVar[Mapping[str, str]]
+
+    @abstractmethod
+    def settings(self, root: str) -> dict[str, str]:
+        """Return the settings that a session needs from its start."""
+
+    @abstractmethod
+    def table(self, root: str, folders: Sequence[str]) -> str:
+        """Return a table's name in SQL."""
+
+    @abstractmethod
+    def reached(self, spark: "SparkSession", table: str) -> "Offset":
+        """Return how far the table's commits have read the slot."""
+
+    @abstractmethod
+    def marks(self, offset: "Offset", incarnation: int) -> dict[str, str]:
+        """Return the settings of a session whose next commit has read up to ``offset``."""
+
+    def prepare(self, spark: "SparkSession", table: str) -> None:  # noqa: B027 (often nothing)
+        """Make what must exist before the table."""
+
+    @abstractmethod
+    def maintenance(self, spark: "SparkSession", table: str, before: dt.datetime) -> Iterator[str]:
+        """Yield the statements that compact a table and delete files from before a time."""
+
+    @contextmanager
+    def reaching(self, spark: "SparkSession", offset: "Offset", incarnation: int) -> Iterator[None]:
+        """Record ``offset`` with each commit of the session."""
+        marks = self.marks(offset, incarnation)
+        for name, value in marks.items():
+            spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name in marks:
+                spark.conf.unset(name)
+
+
+class Delta(LakeFormat):
+    """Delta Lake: tables by path; a commit carries an application's transaction version."""
+
+    name = "delta"
+    package = "io.delta:delta-spark_{}_2.13:4.3.1"
+    extension = "io.delta.sql.DeltaSparkSessionExtension"
+    properties: ClassVar[Mapping[str, str]] = {"delta.dataSkippingStatsColumns": _PLACES}
+
+    def settings(self, root: str) -> dict[str, str]:
+        """Return the settings that a session needs from its start."""
+        return {
+            "spark.sql.extensions": self.extension,
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # Tasks that read a table's log, and that list its files; 50 and 10,000 by default.
+            "spark.databricks.delta.snapshotPartitions": "8",
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "64",
+        }
+
+    def table(self, root: str, folders: Sequence[str]) -> str:
+        """Return a table's name in SQL: its path."""
+        return f"delta.{tick('/'.join((root.rstrip('/'), *folders)))}"
+
+    def reached(self, spark: "SparkSession", table: str) -> "Offset":
+        """Return the versions of our transactions, which Delta keeps for ever."""
+        path = table.removeprefix("delta.").strip("`").replace("``", "`")
+        jvm: Any = spark._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog
+        log.clearCache()
+        snapshot = log.forTable(spark._jsparkSession, path).unsafeVolatileSnapshot()
+        versions = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.transactions())
+        return {
+            name.removeprefix(_APPLICATION): int(versions[name])
+            for name in versions
+            if name.startswith(_APPLICATION)
+        }
+
+    def marks(self, offset: "Offset", incarnation: int) -> dict[str, str]:
+        """Return the settings of an idempotent write: Delta skips a version that it has."""
+        return {
+            f"{_TXN}txnAppId": f"{_APPLICATION}{incarnation}",
+            f"{_TXN}txnVersion": str(offset[str(incarnation)]),
+        }
+
+    def maintenance(self, spark: "SparkSession", table: str, before: dt.datetime) -> Iterator[str]:
+        """Yield OPTIMIZE and VACUUM; the latter refuses less than the table's retention."""
+        hours = int((dt.datetime.now(dt.UTC) - before) / dt.timedelta(hours=1))
+        yield f"SET spark.databricks.delta.optimize.maxFileSize = {_FILE_BYTES}"
+        yield f"OPTIMIZE {table}"
+        yield f"VACUUM {table} RETAIN {hours} HOURS"
+
+
+class Iceberg(LakeFormat):
+    """Apache Iceberg: tables of a catalog in folders; a snapshot carries a property."""
+
+    name = "iceberg"
+    package = "org.apache.iceberg:iceberg-spark-runtime-{}_2.13:1.11.0"
+    extension = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+    properties: ClassVar[Mapping[str, str]] = {
+        # Keep no metadata file of each commit for ever.
+        "write.metadata.delete-after-commit.enabled": "true",
+    }
+
+    def settings(self, root: str) -> dict[str, str]:
+        """Return the settings that a session needs from its start."""
+        return {
+            "spark.sql.extensions": self.extension,
+            f"spark.sql.catalog.{_CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
+            f"spark.sql.catalog.{_CATALOG}.type": "hadoop",
+            f"spark.sql.catalog.{_CATALOG}.warehouse": root,
+            f"spark.sql.catalog.{_CATALOG}.cache-enabled": "false",
+        }
+
+    def table(self, root: str, folders: Sequence[str]) -> str:
+        """Return a table's name in SQL, whose parts are folders below the catalog's root."""
+        return ".".join((_CATALOG, *map(tick, folders)))
+
+    def prepare(self, spark: "SparkSession", table: str) -> None:
+        """Make the table's namespace."""
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
+
+    def reached(self, spark: "SparkSession", table: str) -> "Offset":
+        """Return the property of the newest snapshot that has it."""
+        newest = spark.sql(
+            f"SELECT summary['{_REACHED}'] FROM {table}.snapshots "
+            f"WHERE summary['{_REACHED}'] IS NOT NULL ORDER BY committed_at DESC LIMIT 1"
+        ).first()
+        if newest is not None:
+            return dict(orjson.loads(newest[0]))
+        properties = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+        return dict(orjson.loads(properties.get(_REACHED, "{}")))
+
+    def marks(self, offset: "Offset", incarnation: int) -> dict[str, str]:
+        """Return the setting that gives a snapshot a property."""
+        property_ = f"spark.sql.iceberg.snapshot-property.{_REACHED}"
+        return {property_: orjson.dumps(offset).decode()}
+
+    def maintenance(self, spark: "SparkSession", table: str, before: dt.datetime) -> Iterator[str]:
+        """Yield the procedures; the offset becomes the table's, as its snapshot may expire."""
+        reached = spark_literal(orjson.dumps(self.reached(spark, table)).decode())
+        call = (
+            f"CALL {_CATALOG}.system.{{}}(table => {spark_literal(table.partition('.')[2])}, {{}})"
+        )
+        time = f"TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}'"
+        sizes = f"map('target-file-size-bytes', '{_FILE_BYTES}')"
+        yield call.format("rewrite_data_files", f"options => {sizes}")
+        yield f"ALTER TABLE {table} SET TBLPROPERTIES ('{_REACHED}' = {reached})"
+        yield call.format("expire_snapshots", f"older_than => {time}")
+        yield call.format("remove_orphan_files", f"older_than => {time}")
+
+
+FORMATS: Mapping[str, LakeFormat] = {each.name: each for each in (Delta(), Iceberg())}
+
+
+def connector_settings(format_: LakeFormat, root: str, connector: str | None) -> dict[str, str]:
+    """Return a session's settings for a format, whose connector comes from Maven by default.
+
+    ``connector``: other coordinates, or ``none`` where Spark has it. Raises ``SparkProblem``.
+    """
+    if connector == "none":
+        return format_.settings(root)
+    return {**format_.settings(root), "spark.jars.packages": connector or _package(format_)}
+
+
+def _package(format_: LakeFormat) -> str:
+    """Return the coordinates of the connector for this PySpark. Raises ``SparkProblem``."""
+    import pyspark
+
+    version = ".".join(pyspark.__version__.split(".")[:2])
+    if version != _CONNECTED:
+        raise SparkProblem(
+            f"no connector of {format_.name} is known for Spark {version}",
+            f"use PySpark {_CONNECTED}, whose connector is {format_.package.format(_CONNECTED)}, "
+            "or name one with --connector",
+        )
+    return format_.package.format(version)
