@@ -34,12 +34,16 @@ class TableShape:
         return [self.names[name] for name in self.versions[version].key_columns]
 
     def altered(self, earlier: int, later: int) -> list[str]:
-        """Return the columns whose values in one version say nothing about a later one."""
+        """Return the columns whose values in one version say nothing about a later one.
+
+        A key that was retyped still names its row.
+        """
         if earlier == later:
             return []
         one, other = self.versions[earlier].id, self.versions[later].id
-        found = self._shapes.altered_between(one, other)
-        return [lake for source, lake in self.names.items() if source in found]
+        changed = self._shapes.altered_between(one, other)
+        changed -= {*self.versions[earlier].key_columns} & {*self.versions[later].key_columns}
+        return [lake for source, lake in self.names.items() if source in changed]
 
     def has(self, version: int, source_name: str) -> bool:
         """Return whether a version has a column."""

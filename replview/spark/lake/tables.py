@@ -123,7 +123,14 @@ class LakeTable:
             for each in frame.columns
         ]
         writer = frame.select(*columns).writeTo(self.name(kind)).using(self.format.name)
+        for key, value in {**self.format.properties, **self._noted(kind)}.items():
+            writer = writer.tableProperty(key, value)
         writer.partitionedBy(frame[PARTITION[kind]]).createOrReplace()
+
+    def _noted(self, kind: str) -> dict[str, str]:
+        """Return our own properties of a table."""
+        rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.name(kind)}").collect()
+        return {row[0]: row[1] for row in rows if row[0].startswith("replview.")}
 
     def append(self, rows: "DataFrame", offset: Offset, incarnation: int) -> None:
         """Append rows to ``changes``, which has then read up to ``offset``."""
@@ -141,8 +148,7 @@ class LakeTable:
     @property
     def shape(self) -> dict[str, Any]:
         """Return the ``oid``, ``version`` and ``key`` that the rows of ``current`` have."""
-        rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.name(CURRENT)}").collect()
-        return dict(orjson.loads({row[0]: row[1] for row in rows}.get(_SHAPE, "{}")))
+        return dict(orjson.loads(self._noted(CURRENT).get(_SHAPE, "{}")))
 
     def set_shape(self, shape: Mapping[str, Any]) -> None:
         """Note what ``shape`` returns from now on."""
