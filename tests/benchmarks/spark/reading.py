@@ -11,19 +11,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tests.benchmarks.processes import Failed
 from tests.benchmarks.report import Result
 from tests.benchmarks.spark.filling import COLUMNS, OF_ORDERS, PER_TRANSACTION
+from tests.benchmarks.spark.jdbc_driver import jar
 from tests.benchmarks.spark.rounds import medians
 
 BAR_RATIO = 1.5
+BAR_TYPED = 1.0
 BAR_EVEN = 0.10
 BAR_RANGE = 0.1
-_JAR = Path("/usr/share/java/postgresql.jar")
 _PREDICATES = 8
 _TYPES = {
     "timestamp with time zone": "timestamp",
@@ -42,26 +42,33 @@ def needs(*, jdbc: bool = True) -> None:
     """Raises ``Failed`` where something is not installed."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise Failed("Spark needs Java: apt-get install openjdk-17-jre-headless")
-    if jdbc and not _JAR.exists():
-        raise Failed("the JDBC driver is missing: apt-get install libpostgresql-jdbc-java")
+    if jdbc:
+        jar()
 
 
 def reading(dsn: str, changes: int) -> list[Result]:
     """The bars of reading."""
     transactions = changes // PER_TRANSACTION
     rows = transactions * OF_ORDERS
-    with session() as spark:
+    with session(jars=str(jar())) as spark:
         full = _Read(spark, dsn)
-        ours, jdbc, narrow = medians(
+        ours, jdbc, narrow, by_spark = medians(
             lambda _: full.all(),
             lambda _: _by_jdbc(spark, dsn, transactions),
             lambda _: full.one_percent(transactions),
+            lambda _: full.typed_by_spark(),
         )
         counts = full.partition_counts()
     per_second = f"{rows / ours / 1000:.0f} k rows/s, JDBC {rows / jdbc / 1000:.0f} k"
     even = (max(counts) - min(counts)) / statistics.mean(counts)
     return [
         Result.at_least("typed rows, against JDBC", jdbc / ours, BAR_RATIO, detail=per_second),
+        Result.at_least(
+            "rows typed in Arrow, against from_json of the source's texts",
+            by_spark / ours,
+            BAR_TYPED,
+            detail=f"{rows / by_spark / 1000:.0f} k rows/s by from_json",
+        ),
         Result(
             "partitions' row counts differ",
             f"{even:.3f} ({len(counts)} of {min(counts)} to {max(counts)})",
@@ -78,7 +85,7 @@ def reading(dsn: str, changes: int) -> list[Result]:
 
 
 @contextmanager
-def session() -> Iterator[Any]:
+def session(jars: str = "") -> Iterator[Any]:
     """Spark as on a laptop: two cores, 1 GiB."""
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "TZ": "UTC"}
     from pyspark.sql import SparkSession
@@ -93,7 +100,7 @@ def session() -> Iterator[Any]:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.jars", str(_JAR) if _JAR.exists() else "")
+        .config("spark.jars", jars)
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -119,6 +126,13 @@ class _Read:
         """Every row."""
         self._frame(partitions=str(_PREDICATES)).write.format("noop").mode("overwrite").save()
 
+    def typed_by_spark(self) -> None:
+        """Every row, typed by Spark from the texts of records."""
+        asked = {"dsn": self._dsn, "excluded": "public.items", "partitions": str(_PREDICATES)}
+        frame = self._spark.read.format("replview").options(**asked).load()
+        own = ["op", "lsn", "seq", "_commit_version", "commit_time", "xid", "actor"]
+        _typed(frame, "coalesce(new, old)", own).write.format("noop").mode("overwrite").save()
+
     def one_percent(self, transactions: int) -> None:
         """A hundredth of the LSNs, in the middle."""
         first = transactions // 2
@@ -134,8 +148,6 @@ class _Read:
 
 
 def _by_jdbc(spark: Any, dsn: str, transactions: int) -> None:
-    from pyspark.sql.functions import col, from_json
-
     address = urlsplit(dsn)
     url = f"jdbc:postgresql://{address.hostname}:{address.port}/replview"
     properties = {
@@ -147,14 +159,22 @@ def _by_jdbc(spark: Any, dsn: str, transactions: int) -> None:
         f"transaction_id > {low} AND transaction_id <= {high}" for low, high in pairwise(edges)
     ]
     frame = spark.read.jdbc(url, _JDBC_QUERY, predicates=predicates, properties=properties)
+    own = ["op", "lsn", "seq", "commit_version", "commit_time", "xid", "actor"]
+    _typed(frame, "image", own).write.format("noop").mode("overwrite").save()
+
+
+def _typed(frame: Any, image: str, own: list[str]) -> Any:
+    """The columns of a JSON image, typed by Spark, and other columns."""
+    from pyspark.sql.functions import col, expr, from_json
+
     names = [column["name"] for column in COLUMNS]
-    texts = frame.withColumn("row", from_json("image", ", ".join(f"{n} string" for n in names)))
+    schema = ", ".join(f"{n} string" for n in names)
+    texts = frame.withColumn("row", from_json(expr(image), schema))
     typed = [
         col(f"row.{each['name']}").cast(_TYPES.get(each["type"], each["type"])).alias(each["name"])
         for each in COLUMNS
     ]
-    own = ["op", "lsn", "seq", "commit_version", "commit_time", "xid", "actor"]
-    texts.select(*typed, *own).write.format("noop").mode("overwrite").save()
+    return texts.select(*typed, *own)
 
 
 _edges: dict[int, int] = {0: 0}
