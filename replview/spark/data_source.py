@@ -31,14 +31,15 @@ from pyspark.sql.types import StructType
 
 from decoder.scalars import LSN
 from replview.parquet.archive.deleted import resolved
-from replview.parquet.reading import connect
+from replview.parquet.reading import StoreProblem, connect
 from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.slice_schemas import DAY, UNTYPED
 from replview.parquet.slices import Slice, SliceTable
 from replview.spark.options import Options, StorePartition, as_spark_has, planned, read_partition
 from replview.spark.planned_files import PlannedFiles
 from replview.spark.pushed_filters import keyed, narrowed, of_tables
-from replview.spark.stream_reader import stream_reader
+from replview.spark.pyspark_versions import limits_batches
+from replview.spark.stream_reader import StreamReader
 
 #: Spark loads this module only if ``spark.sql.python.filterPushdown.enabled`` is set.
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -86,9 +87,21 @@ class ReplviewDataSource(DataSource):
         return kind(self._options, part, self._table, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a stream that continues by commit_seq."""
+        """Return a stream that continues by commit_seq.
+
+        Raises ``StoreProblem`` for a limit that this PySpark ignores.
+        """
         self._look()
-        return stream_reader(self._options, self._table, schema)
+        if limits_batches():
+            from replview.spark.limited_stream_reader import LimitedStreamReader
+
+            return LimitedStreamReader(self._options, self._table, schema)
+        if self._options.max_rows is not None:
+            raise StoreProblem(
+                "PySpark 4.1 ignores maxRowsPerTrigger",
+                "end each run at an offset by the option upTo, or use PySpark 4.2 or later",
+            )
+        return StreamReader(self._options, self._table, schema)
 
 
 class SliceReader(DataSourceReader):

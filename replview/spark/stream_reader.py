@@ -16,7 +16,6 @@ from replview.parquet.reading import StoreProblem, connect
 from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.slices import Slice, SliceTable
 from replview.spark.options import Options, StorePartition, planned, read_partition
-from replview.spark.pyspark_versions import limits_batches
 from replview.spark.stream_offsets import Offset, slice_between, steps, stored_offset
 
 
@@ -61,20 +60,6 @@ class StreamReader(DataSourceStreamReader):
                 "start the query again: it goes on where it was, with the new columns",
             )
         self._table = now
-
-
-def stream_reader(options: Options, table: SliceTable | None, schema: StructType) -> StreamReader:
-    """Return the reader for this PySpark. Raises ``StoreProblem`` for a limit that it ignores."""
-    if limits_batches():
-        from replview.spark.limited_stream_reader import LimitedStreamReader
-
-        return LimitedStreamReader(options, table, schema)
-    if options.max_rows is not None:
-        raise StoreProblem(
-            "PySpark 4.1 ignores maxRowsPerTrigger",
-            "end each run at an offset by the option upTo, or use PySpark 4.2 or later",
-        )
-    return StreamReader(options, table, schema)
 
 
 def _refuse_earlier(start: Offset, end: Offset) -> None:

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from replview.parquet.reading import StoreProblem
-from replview.spark import stream_reader
+from replview.spark import data_source
 from replview.spark.data_source import ReplviewDataSource
 from replview.spark.options import Options
 from replview.spark.stream_offsets import end_of_batch
@@ -100,7 +100,7 @@ def test_a_stream_begins_and_ends_at_offsets(store_dsn: str) -> None:
 def test_a_limit_that_pyspark_would_ignore_is_refused(store_dsn: str, monkeypatch) -> None:
     make_partitions()
     History().commit(insert(1))
-    monkeypatch.setattr(stream_reader, "limits_batches", lambda: False)
+    monkeypatch.setattr(data_source, "limits_batches", lambda: False)
     source = ReplviewDataSource({"dsn": store_dsn, "maxRowsPerTrigger": "20"})
     with pytest.raises(StoreProblem) as caught:
         source.streamReader(source.schema())
