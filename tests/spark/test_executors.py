@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import orjson
 import psutil
@@ -53,16 +55,36 @@ def recorded(store_dsn: str, changes: int) -> Slice:
         return reading.resolve(store, reading.SliceRequest(source="shop", slot="replview"))
 
 
-def kill_one(job: subprocess.Popen[bytes], store_dsn: str) -> None:
-    """Kill the executor whose task reads the last day, once other days were read."""
+@contextmanager
+def export_job(part: Slice, tmp_path: Path, dsn: str, spark: str) -> Iterator[Any]:
+    """A process that exports the slice with Spark; what is left of it is killed."""
+    order = tmp_path / "job.json"
+    asked = {"slice": part.to_json(), "target": str(tmp_path / "spark"), "dsn_env": "STORE"}
+    order.write_bytes(orjson.dumps({**asked, "spark": spark}))
+    with (tmp_path / "log").open("ab") as lines:
+        job = subprocess.Popen(
+            [sys.executable, "-m", "replview.spark.export_job", order],
+            env={**os.environ, "STORE": dsn, "SPARK_LOCAL_IP": "127.0.0.1"},
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=lines, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield job
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+
+
+@contextmanager
+def held_up(job: subprocess.Popen[bytes], store_dsn: str) -> Iterator[int]:
+    """The port from which a task reads the last day, which waits meanwhile."""
     assert job.stdout is not None
     # Progress is told once all is planned, before a task begins.
     assert orjson.loads(job.stdout.readline())["event"] == "progress"
     with psycopg.connect(store_dsn) as store:
         partition = sql.Identifier(f"change_{the(1):%Y%m%d}")
         store.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(partition))
-        [port] = wait_for(lambda: reading_ports(store_dsn), seconds=240)
-        executor_of(psutil.Process(job.pid), port).send_signal(signal.SIGKILL)
+        yield wait_for(lambda: reading_ports(store_dsn), seconds=240)[0]
 
 
 def reading_ports(store_dsn: str) -> list[int]:
@@ -90,34 +112,42 @@ def executor_of(job: psutil.Process, port: int) -> psutil.Process:
     raise AssertionError("no executor reads")
 
 
+def done(job: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """What a job that succeeds tells last."""
+    out, _ = job.communicate(timeout=300)
+    last: dict[str, Any] = orjson.loads(out.splitlines()[-1])
+    assert (job.returncode, last["event"]) == (0, "done")
+    return last
+
+
 @pytest.mark.own_jvm
 def test_an_executor_killed_in_the_middle_leaves_the_same_rows(
     transactional_db, store_dsn, tmp_path
 ) -> None:
     part = recorded(store_dsn, CHANGES)
-    root, order, log = tmp_path / "spark", tmp_path / "job.json", tmp_path / "log"
-    asked = {"slice": part.to_json(), "target": str(root), "dsn_env": "STORE",
-             "spark": "local-cluster[2,1,1024]"}  # fmt: skip
-    order.write_bytes(orjson.dumps(asked))
-    with log.open("wb") as lines:
-        job = subprocess.Popen(
-            [sys.executable, "-m", "replview.spark.export_job", order],
-            env={**os.environ, "STORE": store_dsn, "SPARK_LOCAL_IP": "127.0.0.1"},
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=lines, start_new_session=True,
-        )  # fmt: skip
-    try:
-        kill_one(job, store_dsn)
-        out, _ = job.communicate(timeout=300)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-        job.communicate()
-    last = orjson.loads(out.splitlines()[-1])
-    assert (job.returncode, last["event"], last["manifest"]["rows"]) == (0, "done", DAYS * CHANGES)
-    assert len(last["manifest"]["files"]) >= 2 * DAYS
-    assert b"Lost executor" in log.read_bytes()
+    with export_job(part, tmp_path, store_dsn, "local-cluster[2,1,1024]") as job:
+        with held_up(job, store_dsn) as port:
+            executor_of(psutil.Process(job.pid), port).send_signal(signal.SIGKILL)
+        manifest = done(job)["manifest"]
+    assert manifest["rows"] == DAYS * CHANGES
+    assert len(manifest["files"]) >= 2 * DAYS
+    assert b"Lost executor" in (tmp_path / "log").read_bytes()
     export(part, Target.of(str(tmp_path / "plain")), dsn=store_dsn)
-    assert written_rows(root) == written_rows(tmp_path / "plain")
+    assert written_rows(tmp_path / "spark") == written_rows(tmp_path / "plain")
+
+
+@pytest.mark.own_jvm
+def test_an_export_killed_in_the_middle_goes_on(transactional_db, store_dsn, tmp_path) -> None:
+    part = recorded(store_dsn, CHANGES)
+    with export_job(part, tmp_path, store_dsn, "local[2]") as job, held_up(job, store_dsn):
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait(30)
+    assert list(tmp_path.glob("spark/*/*/_writing-*/*"))
+    assert not list((tmp_path / "spark").rglob("_SUCCESS"))
+    with export_job(part, tmp_path, store_dsn, "local[2]") as job:
+        done(job)
+    export(part, Target.of(str(tmp_path / "plain")), dsn=store_dsn)
+    assert written_rows(tmp_path / "spark") == written_rows(tmp_path / "plain")
 
 
 def test_spark_writes_from_so_many_rows_on(

@@ -17,7 +17,6 @@ SECONDS = {
     "tests/crashes/test_celery_crashes.py": 45,
     "tests/crashes/test_network.py": 50,
     "tests/demo/test_stack.py": 35,
-    "tests/features/exports/test_archive_killed.py": 75,
     "tests/features/exports/test_object_store.py": 110,
     "tests/features/trouble/test_alerted.py": 85,
     "tests/spark/test_deleted_days.py": 55,

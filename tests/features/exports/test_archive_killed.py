@@ -3,11 +3,8 @@
 import hashlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -152,38 +149,4 @@ def test_a_job_killed_in_the_middle_doubles_nothing_and_loses_nothing(
         part = reading.resolve(store, reading.SliceRequest(after_seq=0, through_seq=2))
     export(part, Target.of(str(tmp_path / "calm")), dsn=store_conninfo())
     assert digests(root) == digests(tmp_path / "calm")
-    assert retention.drop_day(the(4)) is not None
-
-
-@pytest.mark.own_jvm
-def test_the_stream_of_spark_killed_in_the_middle_goes_on(root: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "replview.spark", "archive", "--target", str(root),
-               "--changes", str(CHANGES), "--spark", "local[2]"]  # fmt: skip
-    inherited = {**os.environ, "REPLVIEW_STORE_URL": store_conninfo()}
-
-    def run(pids: list[int], points: dict[str, str]) -> subprocess.Popen[bytes]:
-        variables = {**inherited, **points}
-        with (tmp_path / "log").open("ab") as log:
-            process = subprocess.Popen(
-                command, env=variables, stdout=log, stderr=log, start_new_session=True
-            )
-        pids.append(process.pid)
-        return process
-
-    pids: list[int] = []
-    reached = tmp_path / "reached"
-    try:
-        first = run(pids, environment({Point.IN_EXPORT_FILE: pause(reached)}))
-        killed_when(reached.exists, lambda: first.pid).join()
-        assert first.wait(60) == -signal.SIGKILL
-        assert half(root)
-        assert not list(root.rglob("_SUCCESS"))
-        assert run(pids, {}).wait(240) == 0, (tmp_path / "log").read_text()[-2000:]
-    finally:
-        for group in pids:
-            with suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
-    assert_there_once(root, "shop/replview-1")
-    # The store takes the slices for its own, counts them, and lets the day go.
-    assert archiving.work_off(threading.Event()) > 0
     assert retention.drop_day(the(4)) is not None
