@@ -23,6 +23,9 @@ SECONDS = {
     "tests/spark/test_engines.py": 120,
     "tests/spark/test_executors.py": 125,
     "tests/spark/test_history.py": 60,
+    "tests/spark/lake/test_feeding.py": 60,
+    "tests/spark/lake/test_job.py": 60,
+    "tests/spark/test_newest_pyspark.py": 60,
     "tests/spark/test_one_history.py": 210,
     "tests/store/read/test_histories.py": 130,
 }

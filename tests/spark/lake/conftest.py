@@ -23,7 +23,13 @@ def lake_root(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
     return root
 
 
-@pytest.fixture(params=FORMATS)
+#: Delta is fed every time; a lake takes a minute, so that Iceberg is a share's.
+_FORMATS = [
+    pytest.param(name, marks=() if name == "delta" else pytest.mark.long) for name in FORMATS
+]
+
+
+@pytest.fixture(params=_FORMATS)
 def feed_of(request, spark: Any, store_dsn: str, lake_root: str) -> MakeFeed:
     """``feed_of(recording, "public.shop")``: feeds a lake of each format."""
     if isinstance(problem := connectors(), JarsMissing):
