@@ -108,7 +108,7 @@ def test_no_row_that_satisfies_the_filters_is_lost(
 ) -> None:
     for options, filters, satisfies, most in CASES:
         words = {**options, "rowsPerPartition": rows_per_partition}
-        with subtests.test(filters):
+        with subtests.test(str(filters)):
             whole = rows_of(store_dsn, [], **words)
             found = rows_of(store_dsn, filters, **words)
             assert [row for row in found if satisfies(row)] == list(filter(satisfies, whole))

@@ -99,12 +99,12 @@ def _spans(numbers: frozenset[int]) -> str:
 
 
 def chosen() -> list[Named]:
-    """``HISTORIES`` of them (50): those kept first, and then the seeds from 0 on; or those from
+    """``HISTORIES`` of them (60): those kept first, and then the seeds from 0 on; or those from
     ``SEED`` on, or the ones that ``SEEDS`` names, and no others.
     """
     if names := os.environ.get("SEEDS", "").split():
         return [Named.parse(name) for name in names]
-    count = -(-int(os.environ.get("HISTORIES") or 50) // TABLES)
+    count = -(-int(os.environ.get("HISTORIES") or 60) // TABLES)
     if seed := os.environ.get("SEED"):
         return [Named(number) for number in range(int(seed), int(seed) + count)]
     lines = (line.partition("#")[0].strip() for line in KEPT.read_text().splitlines())

@@ -1,6 +1,6 @@
 """Every answer over the record is what the source's own triggers noted of random histories.
 
-50 histories, or as many as ``HISTORIES`` says, ten of each seed; ``SEED`` is the first one, and
+60 histories, or as many as ``HISTORIES`` says, ten of each seed; ``SEED`` is the first one, and
 ``SEEDS`` repeats the ones that a failure names. How one is made smaller: ``named_histories``.
 """
 
