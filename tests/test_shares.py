@@ -1,4 +1,4 @@
-"""What CI runs on a day: the tests that run every time, and a share of the others."""
+"""CI runs some tests every time, and each day a share of the others."""
 
 from types import SimpleNamespace
 from typing import Any

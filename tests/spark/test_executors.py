@@ -113,7 +113,7 @@ def executor_of(job: psutil.Process, port: int) -> psutil.Process:
 
 
 def done(job: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """What a job that succeeds tells last."""
+    """Return the last message of a job that succeeds."""
     out, _ = job.communicate(timeout=300)
     last: dict[str, Any] = orjson.loads(out.splitlines()[-1])
     assert (job.returncode, last["event"]) == (0, "done")

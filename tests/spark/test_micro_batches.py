@@ -1,4 +1,4 @@
-"""Where batches of a stream end, and that planning one costs what it takes, not what waits."""
+"""Batches of a stream end where they should, and planning one does not depend on the backlog."""
 
 from itertools import pairwise
 

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-#: What a manifest tells of the bytes of a file, which differ from engine to engine.
+#: Fields of a manifest about the bytes of a file, which differ from engine to engine.
 _BYTES = {"bytes", "sha256"}
 
 

@@ -41,7 +41,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Facts:
-    """What decides how the changes of a stretch are merged."""
+    """The facts that decide how the changes of a stretch are merged."""
 
     #: The table's versions that rows have.
     versions: frozenset[int]
@@ -51,7 +51,7 @@ class Facts:
     truncation: tuple[int, int] | None
     #: Position of the earliest baseline.
     baseline: int | None
-    #: Whether some update may have moved its row to another key.
+    #: True when some update may have moved its row to another key.
     moves: bool
 
     @classmethod

@@ -40,7 +40,7 @@ class Fed:
     #: How far ``changes`` has read the slot.
     reached: Offset
     batches: int = 0
-    #: What neither the store nor the archive has: incarnation, first and last commit_seq.
+    #: Gaps in store and archive: incarnation, first and last commit_seq.
     gaps: list[tuple[int, int, int]] = field(default_factory=list)
     #: Why there is no ``current``; empty: there is one.
     no_current: str = ""

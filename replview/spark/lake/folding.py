@@ -42,7 +42,7 @@ class Folding:
     #: Columns whose values count only where the change has the batch's last version.
     altered: Sequence[str]
     last_version: int
-    #: Whether the server sends whole rows before changes.
+    #: True when the server sends whole rows before changes.
     full: bool
 
     def fold(self, changes: "DataFrame", current: "DataFrame", *, moves: bool) -> "DataFrame":

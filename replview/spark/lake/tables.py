@@ -53,7 +53,7 @@ _OF_CURRENT = StructType(
 
 @dataclass(frozen=True)
 class LakeTable:
-    """Where the tables of one relation are, and the session that reads and writes them."""
+    """The tables of one relation, and the session that reads and writes them."""
 
     spark: "SparkSession" = field(repr=False)
     format: LakeFormat
