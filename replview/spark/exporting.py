@@ -23,8 +23,9 @@ import pyarrow as pa
 from replview.parquet.slice_schemas import PARTITION
 from replview.parquet.writing import layout
 from replview.parquet.writing.exporting import WriteParts
-from replview.parquet.writing.files import GROUP_ROWS, FilePart, PartWriter, WrittenFile, check_rows
+from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile, check_rows
 from replview.parquet.writing.problems import Cancelled, TargetProblem, problem_of
+from replview.parquet.writing.row_groups import GROUP_ROWS
 from replview.parquet.writing.targets import Target
 from replview.spark.planned_files import PlannedFiles, problem_in, raise_for_driver
 from replview.spark.quoting import spark_address, spark_settings

@@ -23,7 +23,7 @@ from replview.parquet.reading.connecting import (
 )
 from replview.parquet.reading.masks import asked_masks, with_rules
 from replview.parquet.reading.places import ends, everything, operation_codes
-from replview.parquet.reading.resolving import chosen, known_tables
+from replview.parquet.reading.slice_tables import chosen, known_tables
 from replview.parquet.slices import (
     BEFORE,
     NARROWING_FIELDS,

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from replview.parquet.reading.connecting import StoreConnection
-from replview.parquet.reading.resolving import named_once
+from replview.parquet.reading.slice_tables import named_once
 from replview.parquet.slice_schemas import PARTITION, SliceColumn
 from replview.parquet.slices import OPERATIONS, Slice, SliceTable
 from replview.store.read.rows import signed_hash

@@ -18,7 +18,7 @@ from replview.features.peeks.job import without_masked
 from replview.parquet import reading
 from replview.parquet.reading import read_typed, read_untyped
 from replview.parquet.reading.connecting import StoreProblem
-from replview.parquet.reading.resolving import tables_of
+from replview.parquet.reading.slice_tables import tables_of
 from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import slice_digest

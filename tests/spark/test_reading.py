@@ -10,7 +10,7 @@ import pytest
 from decoder.scalars import LSN
 from replview.parquet import reading
 from replview.parquet.reading import batches as batching
-from replview.parquet.reading import resolving, transactions, typed_query
+from replview.parquet.reading import slice_tables, transactions, typed_query
 from replview.parquet.reading.cutting import cut_tables
 from replview.parquet.slices import Narrowing, Slice, SliceRange, SliceTable
 from replview.parquet.writing.planning import ExportPlan
@@ -186,7 +186,7 @@ def test_the_table_that_took_a_name_last_has_it(source, record, store) -> None:
             slot=recording.slot.name, filter=TransactionFilter(tables=("public.t",))
         ),
     )
-    assert [column.name for column in resolving.chosen(store, part).columns] == ["id", "a"]
+    assert [column.name for column in slice_tables.chosen(store, part).columns] == ["id", "a"]
 
 
 def test_lsns_times_actors_and_operations_choose_transactions(source, record, store) -> None:

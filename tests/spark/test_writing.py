@@ -16,7 +16,7 @@ import pytest
 
 from replview.parquet import reading
 from replview.parquet.slices import Slice
-from replview.parquet.writing import files, planning
+from replview.parquet.writing import planning, row_groups
 from replview.parquet.writing.datasets import table_document
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.files import PartWriter
@@ -227,8 +227,8 @@ def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path, m
 def test_row_groups_end_by_their_values_alone(seed, monkeypatch) -> None:
     """Spark gives other batches, with the same values."""
     chance = random.Random(seed)
-    monkeypatch.setattr(files, "GROUP_ROWS", chance.randrange(5, 80))
-    monkeypatch.setattr(files, "GROUP_BYTES", chance.choice([1, 500, 3000]))
+    monkeypatch.setattr(row_groups, "GROUP_ROWS", chance.randrange(5, 80))
+    monkeypatch.setattr(row_groups, "GROUP_BYTES", chance.choice([1, 500, 3000]))
     text = [None, "", "x" * chance.randrange(50)]
     rows = [
         {"text": chance.choice(text), "number": chance.choice([None, 7]),
@@ -248,7 +248,7 @@ def test_row_groups_end_by_their_values_alone(seed, monkeypatch) -> None:
             made = pa.Table.from_pylist(rows[begin:end], schema)
             batches += chance.choice([whole.slice(begin, end - begin), made]).to_batches()
             begin = end
-        found = [*files.row_groups(batches, schema)]
+        found = [*row_groups.row_groups(batches, schema)]
         assert pa.concat_tables(found).to_pylist() == whole.to_pylist()
         return [each.num_rows for each in found]
 

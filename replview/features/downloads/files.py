@@ -11,7 +11,7 @@ from typing import Any
 
 from replview.access.visibility import reading_session
 from replview.features.downloads.typed_records import TypedRecords
-from replview.parquet.writing.files import row_groups, write_file
+from replview.parquet.writing.row_groups import row_groups, write_file
 from replview.parquet.writing.targets import Target
 from replview.store.read.changes.csv_lines import COLUMNS, csv_lines, lines_of
 from replview.store.read.changes.records import utc_text

@@ -14,7 +14,7 @@ from replview.features.exports.request import ExportRequest
 from replview.parquet.reading import StoreProblem, connect, places, tables_of
 from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.reading.cutting import rows_of_update
-from replview.parquet.reading.resolving import transactions_of
+from replview.parquet.reading.slice_tables import transactions_of
 from replview.parquet.reading.typed_query import having
 from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing.planning import (

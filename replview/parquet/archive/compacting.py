@@ -42,16 +42,10 @@ from replview.parquet.job_process import begin, problem_of, say
 from replview.parquet.slices import Slice
 from replview.parquet.writing import layout
 from replview.parquet.writing.chains import Chain
-from replview.parquet.writing.files import (
-    ERASED_KEY,
-    PART_KEY,
-    footer_value,
-    row_groups,
-    sha256_of,
-    write_file,
-)
+from replview.parquet.writing.files import ERASED_KEY, PART_KEY, footer_value, sha256_of
 from replview.parquet.writing.manifests import Manifest, path_of, read_manifest, seal
 from replview.parquet.writing.problems import Cancelled, TargetProblem, raising_problems
+from replview.parquet.writing.row_groups import row_groups, write_file
 from replview.parquet.writing.targets import Target
 from replview.runtime.failpoints import Point, failpoint
 

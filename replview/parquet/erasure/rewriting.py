@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from replview.parquet.archive.changes import ArchivedShapes, file_columns
 from replview.parquet.erasure.finding import FileErasure, Within, is_mark
 from replview.parquet.erasure.renaming import contains_name, renamed
-from replview.parquet.writing.files import ERASED_KEY, sha256_of, write_file
+from replview.parquet.writing.files import ERASED_KEY, sha256_of
 from replview.parquet.writing.layout import MANIFEST, MANIFESTS
 from replview.parquet.writing.problems import raising_problems
+from replview.parquet.writing.row_groups import write_file
 from replview.parquet.writing.targets import Target
 
 RewriteRows = Callable[[pa.Table], tuple[pa.Table, int]]

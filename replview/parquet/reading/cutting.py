@@ -24,7 +24,7 @@ from replview.parquet.reading.places import (
     touches_keys,
     wanted_operations,
 )
-from replview.parquet.reading.resolving import relation_ids
+from replview.parquet.reading.slice_tables import relation_ids
 from replview.parquet.slices import LAST_SEQ, Slice, SliceRange, SliceTable
 
 #: Cuts are exact to this fraction of a range's size (1/100).

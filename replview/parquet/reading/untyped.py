@@ -29,8 +29,8 @@ from replview.parquet.reading.places import (
     shows_size,
     wanted_operations,
 )
-from replview.parquet.reading.resolving import relation_ids, transactions_of
 from replview.parquet.reading.row_images import changes_of, source_of, written_once
+from replview.parquet.reading.slice_tables import relation_ids, transactions_of
 from replview.parquet.reading.transactions import (
     TransactionGroup,
     actors_of,

@@ -2,20 +2,12 @@
 
 The bytes depend on the slice alone. The footer names the slice and the range, which distinguishes
 a file of this slice from any other of its name.
-
-Row groups end after so many rows, or sooner where rows are wide, so that a reader of a range of
-LSNs can skip whole groups. The boundaries of the batches that are read do not show in the file.
 """
 
 import hashlib
-import queue
-import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from typing import Generic, Literal, TypeVar, cast
+from typing import Literal, cast
 
 import orjson
 import pyarrow as pa
@@ -26,149 +18,11 @@ from replview.parquet.reading import read_events, read_transactions, read_typed
 from replview.parquet.reading.connecting import StoreConnection, StoreProblem
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS
 from replview.parquet.slices import Slice, SliceRange, SliceTable
-from replview.parquet.writing.filesystems import Sink
 from replview.parquet.writing.layout import slice_name
 from replview.parquet.writing.problems import Cancelled
+from replview.parquet.writing.reading_ahead import read_ahead
+from replview.parquet.writing.row_groups import row_groups, write_file
 from replview.parquet.writing.targets import Target
-from replview.runtime.failpoints import Point, failpoint
-
-GROUP_ROWS = 131_072
-GROUP_BYTES = 64 * 1024 * 1024
-#: Batches that may wait in the queue.
-_DEPTH = 2
-_END = object()
-
-Item = TypeVar("Item")
-
-
-def write_file(target: Target, path: str, schema: pa.Schema, groups: Iterable[pa.Table]) -> Sink:
-    """Write one file; the sink knows its bytes and checksum.
-
-    Raises ``TargetProblem`` and whatever ``groups`` raises; then there is no file.
-    """
-    # A dictionary pays for texts, which repeat. Numbers and times mostly ascend, and are smaller
-    # and faster to write without one.
-    texts = [each.name for each in schema if pa.types.is_string(each.type) and each.name != "_lsn"]
-    with target.create(path) as sink:
-        writer = pq.ParquetWriter(sink, schema, compression="zstd", version="2.6",
-                                  data_page_version="1.0", use_dictionary=texts)  # fmt: skip
-        try:
-            for group in groups:
-                writer.write_table(group, row_group_size=max(group.num_rows, 1))
-                failpoint(Point.IN_EXPORT_FILE)
-        except BaseException:
-            sink.abandon()
-            raise
-        finally:
-            # An abandoned sink swallows the footer.
-            writer.close()
-    return sink
-
-
-def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the batches as row groups, each in one piece."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        sizes, begin, before = _sizes(batch), 0, 0
-        while begin < batch.num_rows:
-            full = bisect_left(
-                range(batch.num_rows), GROUP_BYTES - size + before, key=lambda n: sizes[n].as_py()
-            )
-            end = min(begin + GROUP_ROWS - rows, full + 1, batch.num_rows)
-            waiting.append(batch.slice(begin, end - begin))
-            rows, size = rows + end - begin, size + sizes[end - 1].as_py() - before
-            begin, before = end, sizes[end - 1].as_py()
-            if rows >= GROUP_ROWS or size >= GROUP_BYTES:
-                yield pa.Table.from_batches(waiting, schema).combine_chunks()
-                waiting, rows, size = [], 0, 0
-    if rows:
-        yield pa.Table.from_batches(waiting, schema).combine_chunks()
-
-
-def _sizes(batch: pa.RecordBatch) -> pa.Array:
-    """Return the running total of the values' bytes up to each row.
-
-    Other bytes of a batch are not counted, since they depend on how it was made.
-    """
-    return pc.cumulative_sum(_added(batch.columns, batch.num_rows))
-
-
-def _added(columns: Iterable[pa.Array], rows: int) -> pa.Array:
-    return reduce(pc.add, map(_bytes, columns), pa.repeat(pa.scalar(0, pa.int64()), rows))
-
-
-def _bytes(column: pa.Array) -> pa.Array | pa.Scalar:
-    """Return the bytes of each value; for a list or map, the bytes of its elements."""
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return pc.add(pc.fill_null(pc.binary_length(column), 0).cast(pa.int64()), 4)
-    if not (pa.types.is_list(kind) or pa.types.is_map(kind)):
-        return pa.scalar(-(-kind.bit_width // 8), pa.int64())
-    inner = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
-    if not len(inner[0]):
-        return pa.scalar(4, pa.int64())
-    sums = pc.cumulative_sum(_added(inner, len(inner[0])))
-    ends = pa.concat_arrays([pa.array([0], pa.int64()), sums]).take(column.offsets)
-    return pc.add(pc.subtract(ends[1:], ends[:-1]), 4)
-
-
-class _Queue(Generic[Item]):
-    """A queue of items from one thread to another, until the receiving thread stops."""
-
-    def __init__(self) -> None:
-        self._waiting: queue.Queue[object] = queue.Queue(_DEPTH)
-        self.stopped = threading.Event()
-
-    def put(self, item: object) -> None:
-        """Wait for room, and add the item; give up once the queue is stopped."""
-        while not self.stopped.is_set():
-            try:
-                self._waiting.put(item, timeout=0.2)
-            except queue.Full:
-                continue
-            return
-
-    def items(self) -> Iterator[Item]:
-        """Yield the items in their order, to the end."""
-        while (item := self._waiting.get()) is not _END:
-            yield cast(Item, item)
-
-
-@contextmanager
-def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
-    """Yield the items, read by a separate thread, which ends (and closes them) with the context."""
-    waiting: _Queue[Item] = _Queue()
-    failed: list[BaseException] = []
-
-    def read() -> None:
-        try:
-            for item in items:
-                waiting.put(item)
-                if waiting.stopped.is_set():
-                    break
-        except BaseException as error:
-            failed.append(error)
-        try:
-            # A generator that is left early ends its COPY.
-            getattr(items, "close", lambda: None)()
-        except BaseException as error:
-            failed.append(error)
-        waiting.put(_END)
-
-    def give() -> Iterator[Item]:
-        yield from waiting.items()
-        if failed:
-            raise failed[0]
-
-    thread = threading.Thread(target=read, name="replview-read-ahead", daemon=True)
-    thread.start()
-    try:
-        yield give()
-    finally:
-        waiting.stopped.set()
-        thread.join()
-
 
 #: The footer's key for the file's slice and range; Spark's files name the slice alone.
 PART_KEY = b"replview.part"
@@ -178,6 +32,7 @@ _SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 #: The footer's key for the erasures that rewrote the file.
 ERASED_KEY = b"replview.erased"
 _PREIMAGE = "update_preimage"
+_FIXED = {"transactions": TRANSACTIONS, "events": EVENTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,9 +187,6 @@ class PartWriter:
         chosen = [each.source_name for each in columns if each.scaled]
         of_them = pc.is_in(names, value_set=pa.array(chosen, pa.string()))
         return pc.sum(pc.and_not(of_them, pc.starts_with(texts, '{"$'))).as_py() or 0
-
-
-_FIXED = {"transactions": TRANSACTIONS, "events": EVENTS}
 
 
 def schema_of(part: FilePart, tables: Mapping[int, SliceTable]) -> pa.Schema:

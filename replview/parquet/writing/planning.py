@@ -22,7 +22,7 @@ from replview.parquet.reading.places import (
     conditions,
     shows_size,
 )
-from replview.parquet.reading.resolving import transactions_of
+from replview.parquet.reading.slice_tables import transactions_of
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, Narrowing, Slice, SliceRange, SliceTable
 from replview.parquet.writing import layout
 from replview.parquet.writing.files import FilePart

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from replview.parquet.pg_values import pg_text
 from replview.parquet.slice_schemas import DAY, PARTITION
-from replview.parquet.writing.files import row_groups, write_file
+from replview.parquet.writing.row_groups import row_groups, write_file
 from replview.parquet.writing.targets import Target
 from replview.spark.quoting import spark_address
 from replview.spark.sessions import SparkProblem

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from replview.parquet.archive.deleted import resolved
 from replview.parquet.reading import connect
-from replview.parquet.reading.resolving import chosen
+from replview.parquet.reading.slice_tables import chosen
 from replview.parquet.slices import SliceTable, TableVersion
 from replview.spark.options import Options
 from replview.store.read.row_history.shapes import Shapes

@@ -12,8 +12,8 @@ import pytest
 
 from replview.features.downloads import typed_records
 from replview.features.downloads.typed_records import TypedRecords
-from replview.parquet.writing import files
-from replview.parquet.writing.files import row_groups, write_file
+from replview.parquet.writing import row_groups as groups
+from replview.parquet.writing.row_groups import row_groups, write_file
 from replview.parquet.writing.targets import Target
 
 COLUMNS = [
@@ -155,7 +155,7 @@ def test_the_same_slice_gives_the_same_bytes(tmp_path) -> None:
 
 def test_memory_holds_a_batch_and_groups_prune(writer, monkeypatch) -> None:
     monkeypatch.setattr(typed_records, "BATCH_LINES", 100)
-    monkeypatch.setattr(files, "GROUP_ROWS", 250)
+    monkeypatch.setattr(groups, "GROUP_ROWS", 250)
     for seq in range(1, 1001):
         writer.add(record(seq, new=row(seq)), COLUMNS)
     file = pq.ParquetFile(written(writer, writer._folder)[0])

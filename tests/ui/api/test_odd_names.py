@@ -22,7 +22,7 @@ from replview.live.filters import LiveFilter
 from replview.live.summaries import Summary
 from replview.parquet.erasure.finding import FileErasure
 from replview.parquet.erasure.roots import ErasureRoot
-from replview.parquet.reading.resolving import relation_ids
+from replview.parquet.reading.slice_tables import relation_ids
 from replview.parquet.slice_schemas import slice_columns, table_schema
 from replview.store.models import Relation, RelationVersion
 from replview.store.read.changes.wanted import WantedChanges
