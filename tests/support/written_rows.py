@@ -26,10 +26,13 @@ def written_rows(root: Path) -> dict[str, Any]:
 
 def _content(path: Path) -> object:
     if path.suffix == ".parquet":
-        table = pq.ParquetFile(path).read()
+        file = pq.ParquetFile(path)
+        table = file.read()
+        groups = [file.metadata.row_group(n) for n in range(file.num_row_groups)]
+        layout = [(group.num_rows, group.column(0).compression) for group in groups]
         types = {field.name: _type_text(field.type) for field in table.schema}
         rows = repr(table.to_pylist(maps_as_pydicts="strict")).encode()
-        return types, table.num_rows, hashlib.sha256(rows).hexdigest()
+        return types, layout, hashlib.sha256(rows).hexdigest()
     if path.suffix == ".json":
         return _without_bytes(orjson.loads(path.read_bytes()))
     return path.read_bytes()
