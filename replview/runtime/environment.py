@@ -171,7 +171,8 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "Where large exports are written, and "
             "where large history jobs run: `local[2]`, `spark://…` (PySpark and Java are needed "
             "here), or `sc://…` ([Spark Connect](../export-and-spark.md#spark-elsewhere), without "
-            "a token).", default="local[2]"),
+            "a token). Exports to an object store are written by Spark only if this is set, "
+            "since Spark needs a connector for them.", default="local[2]"),
         Variable("REPLVIEW_SPARK_FROM_ROWS",
             "From so many changes on an export is large.",
             default="1000000"),

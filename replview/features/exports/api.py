@@ -155,7 +155,7 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
             by=user.get_username(),
             how=Export.How.API,
             anywhere=may_choose_anywhere(user),
-            spark=spark_for(export_request),
+            spark=spark_for(export_request, wanted.to),
         )
     except Refused as refused:
         raise BadRequest(refused.cause, refused.remedy) from None

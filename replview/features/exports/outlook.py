@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from typing import Any
+from urllib.parse import urlsplit
 
 from psycopg import errors, sql
 
@@ -80,10 +81,9 @@ class Outlook:
     #: Number of updates that did not send a value, by (relation, column); empty if not counted.
     unsent: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
-    @property
-    def spark(self) -> str:
-        """Return the Spark master if the slice is large enough for Spark; else empty."""
-        return _spark_master() if self.estimate.spark else ""
+    def spark_for(self, target: str) -> str:
+        """Return the Spark master that writes the slice there; empty: this process writes it."""
+        return _spark_master(target) if self.estimate.spark else ""
 
     @property
     def nearest(self) -> dt.datetime | None:
@@ -141,17 +141,24 @@ def outlook_of(export_request: ExportRequest, *, patient: bool = False) -> Outlo
         ) from None
 
 
-def spark_for(export_request: ExportRequest) -> str:
+def spark_for(export_request: ExportRequest, target: str) -> str:
     """Return the Spark master if the slice is large enough for Spark; else empty."""
     try:
-        return outlook_of(export_request).spark
+        return outlook_of(export_request).spark_for(target)
     except Refused:
         # A slice that cannot be counted in time is large.
-        return _spark_master() if spark_is_there() else ""
+        return _spark_master(target) if spark_is_there() else ""
 
 
-def _spark_master() -> str:
-    return os.environ.get("REPLVIEW_SPARK") or "local[2]"
+def _spark_master(target: str) -> str:
+    """Return the Spark master; empty if Spark may lack a connector for the target.
+
+    PySpark brings none for object stores, and nobody has one for ``az://``.
+    """
+    configured, scheme = os.environ.get("REPLVIEW_SPARK", ""), urlsplit(target).scheme
+    if scheme == "az" or (scheme not in ("", "file") and not configured):
+        return ""
+    return configured or "local[2]"
 
 
 def _outlook(connection: StoreConnection, slice_: Slice) -> Outlook:

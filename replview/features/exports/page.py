@@ -46,10 +46,10 @@ OWN_PARAMETERS = ("to", "before", "numeric_scale", "name", "since_last", "read")
 _LIST_PARAMETERS = ("tables", "states")
 
 
-def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
+def _figures_of(outlook: Outlook, target: str) -> list[dict[str, Any]]:
     """Return the figures: rows, size, time, transactions, ends."""
     estimate = outlook.estimate
-    where = "on Spark" if estimate.spark else "written here, no JVM"
+    where = "on Spark" if outlook.spark_for(target) else "written here, no JVM"
     lsns = {"number": outlook.first_lsn, "rest": f"to {outlook.last_lsn}"}
     transactions = count_words(estimate.transactions)
     return [
@@ -100,7 +100,7 @@ class ExportPage:
         """Return the figures: rows, size, time, transactions, ends."""
         if self.uncounted is not None:
             return _UNCOUNTED_FIGURES
-        return _figures_of(self.outlook) if self.outlook else []
+        return _figures_of(self.outlook, self.target) if self.outlook else []
 
     @property
     def reading_of(self) -> list[tuple[str, str]]:

@@ -74,13 +74,14 @@ def new(request: HttpRequest) -> HttpResponse:
         export_request = export_request_of(slot, form)
         if not form.is_valid():
             return _render(request, slot, params, status=422)
+        target = form.cleaned_data["to"] or default_target(export_request.slice)
         row = ask(
             export_request,
-            form.cleaned_data["to"] or default_target(export_request.slice),
+            target,
             by=request.user.get_username(),
             how=Export.How.PAGE,
             anywhere=may_choose_anywhere(request.user),
-            spark=spark_for(export_request),
+            spark=spark_for(export_request, target),
         )
     except Refused as refused:
         return _render(request, slot, params, refused=refused, status=422)

@@ -99,7 +99,7 @@ class Command(instance.InstanceCommand):
             export_request, target = _request(slot, options)
             gaps = export_request.gaps
             if options["estimate"]:
-                self.say(*estimate_lines(outlook_of(export_request, patient=True)))
+                self.say(*estimate_lines(outlook_of(export_request, patient=True), target))
                 return
             if not target:
                 raise CommandError("name the target: --to FOLDER or --to URL (or give --estimate)")
@@ -111,7 +111,7 @@ class Command(instance.InstanceCommand):
             outlook = outlook_of(export_request, patient=True)
             row = ask(export_request, target, by=command_user(), how=Export.How.COMMAND,
                       anywhere=True, base=Path.cwd(),
-                      spark=options["spark"] or outlook.spark)  # fmt: skip
+                      spark=options["spark"] or outlook.spark_for(target))  # fmt: skip
         except Refused as refused:
             if not self.as_json:
                 raise
@@ -320,10 +320,10 @@ def _progress_words(progress: Mapping[str, Any], total: int | None) -> str:
     )
 
 
-def estimate_lines(outlook: Outlook) -> list[str]:
+def estimate_lines(outlook: Outlook, target: str) -> list[str]:
     """Format what an export would write, and how long it would take."""
     estimate = outlook.estimate
-    engine = "on Spark" if estimate.spark else "without a JVM"
+    engine = "on Spark" if outlook.spark_for(target) else "without a JVM"
     seconds = age_words(max(estimate.seconds, 1.0))
     if not estimate.transactions:
         nearest = "" if outlook.nearest is None else f"; the nearest change is at {outlook.nearest}"

@@ -263,3 +263,30 @@ def test_files_and_values_that_were_not_sent_are_told_before(history: History) -
     assert page.reading is not None
     assert {program.purpose for program in page.reading.snippets} == {"changes"}
     assert "the slice is narrowed" in page.reading.why_no_table
+
+
+@pytest.mark.parametrize(
+    ("target", "configured", "master"),
+    [
+        ("/exports", "", "local[2]"),
+        ("file:///exports", "", "local[2]"),
+        ("/exports", "spark://here:7077", "spark://here:7077"),
+        ("s3://bucket/exports", "", ""),
+        ("s3://bucket/exports", "spark://here:7077", "spark://here:7077"),
+        ("az://container/exports", "spark://here:7077", ""),
+    ],
+)
+def test_spark_writes_where_it_has_a_connector(
+    history: History, monkeypatch: pytest.MonkeyPatch, target: str, configured: str, master: str
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("JAVA_HOME", "/somewhere")
+    monkeypatch.setenv("REPLVIEW_SPARK_FROM_ROWS", "1")
+    monkeypatch.setenv("REPLVIEW_SPARK", configured)
+    request = page_of(history).export_request
+    assert request is not None
+    assert outlook.spark_for(request, target) == master
+    # What cannot be counted in time is large.
+    monkeypatch.setattr(outlook, "BUDGET", "20ms")
+    monkeypatch.setattr(outlook, "estimate", lambda store, _: store.execute("SELECT pg_sleep(9)"))
+    assert outlook.spark_for(request, target) == master
