@@ -6,6 +6,7 @@ The module also explains which connector Spark lacks for an object store.
 import importlib.util
 import os
 import re
+import shutil
 import socket
 import sys
 import tempfile
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+#: A store's address, which may have a password.
+_ADDRESS = r"(?i)postgres(ql)?://[^\s\"']+|password\s*=\s*('[^']*'|[^\s\"']+)"
 #: Settings that every job relies on, and that a running session accepts.
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -31,6 +34,8 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark Connect shows the options of a reader, and logs them.
+    "spark.sql.redaction.string.regex": _ADDRESS,
 }
 #: Settings of a local driver, which listens on the loopback interface only.
 _HERE = {
@@ -187,7 +192,8 @@ def _made(begin: Callable[[], Any]) -> Any:
     try:
         return begin()
     except Exception as error:
-        if "JAVA" in str(error).upper():
+        home = os.environ.get("JAVA_HOME")
+        if shutil.which("java", path=f"{home}/bin" if home else None) is None:
             raise SparkProblem(
                 "Spark finds no Java here",
                 "install Java 17: apt-get install openjdk-17-jre-headless",

@@ -75,9 +75,18 @@ spark.stop()
 """
 
 
+class Server(str):
+    """The address of a server, which writes a log and events below ``folder``."""
+
+    def __new__(cls, address: str, folder: Path) -> "Server":
+        self = super().__new__(cls, address)
+        self.folder = folder
+        return self
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Spark Connect server of its own."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Spark Connect server of its own."""
     pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
     folder, port = tmp_path_factory.mktemp("connect"), free_port()
     environment = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
@@ -87,7 +96,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.eventLog.compress": "false",
     }
+    (folder / "events").mkdir()
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [
@@ -102,7 +115,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )  # fmt: skip
     try:
         wait_for(port, process)
-        yield f"sc://127.0.0.1:{port}"
+        yield Server(f"sc://127.0.0.1:{port}", folder)
     finally:
         process.terminate()
         process.wait(30)
@@ -154,6 +167,10 @@ def test_the_record_is_read_by_the_code_that_the_client_sends(server, history, s
         ("1", "new", "insert", None), ("2", "new", "insert", None),
         ("1", "paid", "update_postimage", "bob"),
     ]  # fmt: skip
+    password = psycopg.conninfo.conninfo_to_dict(store_dsn)["password"]
+    kept = b"".join(path.read_bytes() for path in server.folder.rglob("*") if path.is_file())
+    assert b"SparkListenerConnectOperationStarted" in kept
+    assert password.encode() not in kept
 
 
 def test_an_export_has_the_same_rows_and_every_history_job_runs_over_it(
