@@ -24,9 +24,14 @@ def begin(arguments: list[str] | None) -> tuple[Path, threading.Event]:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     stopped = threading.Event()
+    stop_on_signals(stopped)
+    return Path(path), stopped
+
+
+def stop_on_signals(stopped: threading.Event) -> None:
+    """Have SIGTERM and SIGINT set an event; call it again after Spark took SIGINT for itself."""
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: stopped.set())
-    return Path(path), stopped
 
 
 def say(line: Mapping[str, object]) -> None:

@@ -29,7 +29,7 @@ from typing import Any
 
 import orjson
 
-from replview.parquet.job_process import begin, problem_of, say
+from replview.parquet.job_process import begin, problem_of, say, stop_on_signals
 from replview.parquet.reading.connecting import ENVIRONMENT, StoreProblem
 from replview.parquet.slices import Slice
 from replview.parquet.writing import chains
@@ -45,7 +45,7 @@ DONE, PROBLEM, CANCELLED = 0, 1, 3
 _REPORT_SECONDS = 0.5
 
 
-class _Telling:
+class _ProgressReport:
     """A function that prints progress at a limited rate, and logs it now and then."""
 
     def __init__(self) -> None:
@@ -101,6 +101,7 @@ def _run(job: Mapping[str, Any], stopped: threading.Event) -> Mapping[str, Any]:
     log.info("slice %s of %s/%s into %s", ends, part.source, part.slot, target.url)
     test_write(target)
     with writing(job.get("spark"), "replview export") as write:
+        stop_on_signals(stopped)
         document = _write(job, part, target, dsn=dsn, write_parts=write, cancelled=stopped.is_set)
     log.info(
         "done: %s rows in %s files, %s bytes",
@@ -114,13 +115,13 @@ def _write(
     **options: Any,
 ) -> Mapping[str, Any]:  # fmt: skip
     """Return the slice's manifest, written in the pieces that earlier runs began."""
-    keep, telling, made = bool(job.get("keep")), _Telling(), list[Manifest]()
+    keep, report, made = bool(job.get("keep")), _ProgressReport(), list[Manifest]()
     ended = chains.abandoned_by([Slice.from_json(each) for each in job.get("abandoned", ())])
     abandoned = (lambda name: True) if job.get("take_back") else ended
     chain = chains.Chain.of(target, part)
     try:
         for piece in chain.pieces(part):
-            made.append(export(piece, target, **options, progress=telling, keep=keep,
+            made.append(export(piece, target, **options, progress=report, keep=keep,
                                cancelled=cancelled, abandoned=abandoned))  # fmt: skip
     except Cancelled:
         mine = [each for each in made if each.slice.after_seq not in chain.whole]

@@ -7,8 +7,10 @@ it. So a file of Spark stands under its name only when its whole dataset was wri
 without Spark have the same layout, rows and types.
 """
 
+import logging
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -31,12 +33,15 @@ from replview.spark.planned_files import PlannedFiles, problem_in, raise_for_dri
 from replview.spark.quoting import spark_address, spark_settings
 from replview.spark.sessions import SparkProblem, by_connect, missing_connector, session
 
+log = logging.getLogger("replview.export")
+
 _LOOK_SECONDS = 0.5
 #: Most datasets at the same time: Spark plans one while others are written.
 _SIDE_BY_SIDE = 4
 _MISSING = re.compile(r"No module named '(\w+)")
-#: Time to wait for cancelled jobs: Spark ends a cancelled task's Python after two seconds.
-_ENDS_WITHIN_SECONDS = 30.0
+#: Seconds to wait for cancelled jobs: Spark ends a cancelled task's Python after two seconds. A job
+#: in a process of its own is killed twenty seconds after its signal (``processes``).
+_ENDS_WITHIN_SECONDS = 10.0
 #: Spark numbers its files by the partitions that they come from.
 _NUMBER = re.compile(rf"/{PARTITION}=[^/]+/part-(\d+)-[^/]+\.parquet$")
 #: How Spark writes: row groups as in files of this process, and no ``_SUCCESS`` of its own. One
@@ -67,11 +72,7 @@ def writing(where: str | None, name: str) -> Iterator[WriteParts | None]:
     if not where:
         yield None
         return
-    # A local driver only passes plans on, so optimise its start-up time.
-    settings = {} if where.startswith("sc://") else {"spark__driver__memory": "1g"}
-    if where.startswith("local"):
-        settings["spark__driver__extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    spark = session(None if where == "default" else where, name=name, **settings)
+    spark = session(None if where == "default" else where, name=name)
     try:
         yield partial(write_parts, spark)
     finally:
@@ -93,9 +94,10 @@ def write_parts(
     for part in parts:
         by_dataset.setdefault((part.dataset, part.relation_id), []).append(part)
     tag = f"replview-{secrets.token_hex(6)}"
+    stopped = threading.Event()
     staging = f"{layout.staging_folder(writer.part_of)}-{secrets.token_hex(4)}"
     datasets = [
-        _Dataset(spark, dsn, writer, tuple(each), f"{staging}/{number}", tag)
+        _Dataset(spark, dsn, writer, tuple(each), f"{staging}/{number}", tag, stopped)
         for number, each in enumerate(by_dataset.values())
     ]
     pool = ThreadPoolExecutor(_SIDE_BY_SIDE, "replview-export")
@@ -113,23 +115,37 @@ def write_parts(
                 dataset.progress.look(wrote)
             yield None
     finally:
+        stopped.set()
         if waiting:
             pool.shutdown(wait=False, cancel_futures=True)
             _end(spark, tag, set(waiting))
         pool.shutdown(wait=False)
-        writer.target.delete_folder(staging)
+        _clear(writer.target, staging)
 
 
 def _end(spark: Any, tag: str, running: set[Future[Any]]) -> None:
     """Cancel all jobs of an export, and wait until they have ended."""
     until = time.monotonic() + _ENDS_WITHIN_SECONDS
     while running and time.monotonic() < until:
-        # Do it again, as a job may have begun meanwhile.
-        if by_connect(spark):
-            spark.interruptTag(tag)
-        else:
-            spark.sparkContext.cancelJobsWithTag(tag)
+        try:
+            # Do it again, as a job may have begun meanwhile.
+            if by_connect(spark):
+                spark.interruptTag(tag)
+            else:
+                spark.sparkContext.cancelJobsWithTag(tag)
+        except Exception as error:
+            # Spark has ended, and its jobs with it; the error that ended the export is raised.
+            log.warning("Spark's jobs could not be cancelled (%s)", type(error).__name__)
+            return
         running = wait(running, _LOOK_SECONDS).not_done
+
+
+def _clear(target: Target, staging: str) -> None:
+    """Delete what Spark wrote and nobody moved; the next export into the folder tries again."""
+    try:
+        target.delete_folder(staging)
+    except TargetProblem as problem:
+        log.warning("%s is left behind: %s", staging, problem.cause)
 
 
 @dataclass(frozen=True)
@@ -143,6 +159,8 @@ class _Dataset:
     #: The folder in the target that Spark writes to.
     folder: str
     tag: str
+    #: Set when the export has ended.
+    stopped: threading.Event
 
     @cached_property
     def progress(self) -> "_Progress":
@@ -164,6 +182,8 @@ class _Dataset:
         except Exception as error:
             raise _problem(error) from error
         for part in measured:
+            if self.stopped.is_set():
+                raise Cancelled
             self.writer.target.move(staged[part.path], part.path)
         return measured
 

@@ -18,7 +18,7 @@ from typing import IO
 from replview.spark.scratch import make_scratch, temporary_files_in
 
 #: Seconds that a job has to end after SIGTERM.
-_PATIENCE_SECONDS = 10.0
+_PATIENCE_SECONDS = 20.0
 #: Secrets that jobs do not need and that must not get into their logs.
 KEPT_BACK = (
     "REPLVIEW_SECRET_KEY", "REPLVIEW_SECRET_KEY_FILE",
@@ -90,7 +90,8 @@ class JobProcess:
         """
         if self.process.poll() is None:
             if not at_once:
-                self._signal(signal.SIGTERM)
+                # Its JVM, which it needs to take back what was written, ends with it.
+                self.process.terminate()
             if at_once or self.wait(_PATIENCE_SECONDS) is None:
                 self._signal(signal.SIGKILL)
                 self.process.wait()

@@ -26,6 +26,7 @@ from replview.parquet.writing.planning import estimate
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.exporting import write_parts
+from replview.spark.processes import JobProcess
 from replview.store.write.partitions import ensure_partitions
 from tests.support.days import Days, days_ago, the, today
 from tests.support.history_rows import insert
@@ -150,6 +151,31 @@ def test_an_export_killed_in_the_middle_goes_on(transactional_db, store_dsn, tmp
     assert written_rows(tmp_path / "spark") == written_rows(tmp_path / "plain")
 
 
+@pytest.mark.own_jvm
+def test_a_job_that_is_ended_takes_back_what_it_wrote(
+    transactional_db, store_dsn, tmp_path
+) -> None:
+    part = recorded(store_dsn, 3)
+    order = {"slice": part.to_json(), "target": str(tmp_path / "out"), "spark": "local[2]"}
+    (tmp_path / "job.json").write_bytes(orjson.dumps({**order, "dsn_env": "STORE"}))
+    job = JobProcess.start(
+        [str(tmp_path / "job.json")], log=tmp_path / "log", scratch=tmp_path / "scratch",
+        module="replview.spark.export_job",
+        environment={"STORE": store_dsn, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )  # fmt: skip
+    try:
+        assert job.process.stdout is not None
+        with held_up(job.process, store_dsn):
+            assert list(tmp_path.glob("out/*/*/_writing-*"))
+            job.end()
+        assert orjson.loads(job.process.stdout.readlines()[-1]) == {"event": "cancelled"}
+    finally:
+        job.end(at_once=True)
+        job.process.communicate()
+    assert job.process.returncode == 3
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+
+
 def test_spark_writes_from_so_many_rows_on(
     transactional_db, store_dsn, tmp_path, monkeypatch
 ) -> None:
@@ -201,7 +227,7 @@ def test_what_goes_wrong_in_an_executor_is_told(
     assert problem(lambda writer, one, _: (writer, one, "postgresql://127.0.0.1:1/n")) == nowhere
     assert problem(lost) == counted
     refused = problem(lambda writer, one, dsn: (replace(writer, target=elsewhere), one, dsn))
-    assert refused == "TargetProblem: a part of the path is a file"
+    assert refused == "TargetProblem: the folder cannot be made"
 
 
 @pytest.mark.own_jvm
