@@ -1,13 +1,12 @@
 """``python -m replview.spark.archive_job JOB.json`` archives one slice in its own process.
 
-The file has ``slice`` (the slice that is wanted next, as ``Slice.to_json()``), ``target``,
-``abandoned`` (slices of exports to that target that ended before they were complete), and
-``spark``: the address of Spark for large slices (null: this process writes). The store's address is
-in the environment. Standard output is one JSON object: ``{"after_seq", "through_seq", "bytes",
-"opened", "transactions", "changes"}`` of the slice that was written (it may differ from the wanted
-one, see ``increments``; ``opened`` has the roots that it opened, and why), or ``{"problem",
-"remedy"}`` with status 1. When stopped, it keeps finished files and returns status 3. Standard
-error is the log.
+The file has ``slice`` (the slice that is wanted next, as ``Slice.to_json()``), ``target``, and
+``abandoned`` (slices of exports to that target that ended before they were complete). The store's
+address is in the environment. Standard output is one JSON object: ``{"after_seq", "through_seq",
+"bytes", "opened", "transactions", "changes"}`` of the slice that was written (it may differ from
+the wanted one, see ``increments``; ``opened`` has the roots that it opened, and why), or
+``{"problem", "remedy"}`` with status 1. When stopped, it keeps finished files and returns status 3.
+Standard error is the log.
 """
 
 import logging

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 from psycopg import IsolationLevel
 from pyspark.sql.datasource import InputPartition
@@ -36,6 +37,7 @@ from replview.parquet.slices import (
     SliceTable,
 )
 from replview.parquet.writing import manifests
+from replview.parquet.writing.exporting import lost_store
 from replview.parquet.writing.targets import Target
 from replview.spark.planned_files import PlannedFiles, in_schema
 from replview.spark.pyspark_versions import arrow_schema
@@ -163,7 +165,7 @@ def _request(given: Mapping[str, str]) -> SliceRequest:
         filter=_filter(given, actor=UNKNOWN_ACTOR if nobody else ""),
         actors=() if nobody else actors,
         before=_before(given.get("before", "")),
-        numeric_scale=_number(given, "numeric_scale"),
+        numeric_scale=_number(given, "numeric_scale", least=0),
     )
 
 
@@ -242,11 +244,11 @@ def _fails(text: str) -> bool:
     return found
 
 
-def _number(given: Mapping[str, str], name: str) -> int | None:
+def _number(given: Mapping[str, str], name: str, *, least: int = 1) -> int | None:
     text = given.get(name, "").strip()
     number = whole_number(text)
-    if text and not number:
-        raise StoreProblem(f"{name} is no number above zero", "write it in digits")
+    if text and (number is None or number < least):
+        raise StoreProblem(f"{name} is no number from {least} on", "write it in digits")
     return number
 
 
@@ -376,7 +378,11 @@ def read_partition(
             if table is None
             else read_typed(connection, part, table, within, dated=True)
         )  # fmt: skip
-        yield from as_spark_has(batches, planned_as)
+        try:
+            yield from as_spark_has(batches, planned_as)
+        except psycopg.Error as error:
+            # The server's text may hold values.
+            raise lost_store(error) from None
         # Transactions are deleted before their changes, so check them after reading.
         after, through = ends(part, within)
         if not partition.manifest and manifests.deleted(

@@ -77,7 +77,8 @@ def test_errors_say_what_to_do(source, record, frame, spark) -> None:
         ({"relatoin": "public.other"}, "did you mean relation?"),
         ({"states": "aborted"}, "choose of committed, snapshot, message"),
         ({"xid": "7", "gid": "x"}, "give gid or xid"),
-        ({"min_bytes": "many"}, "min_bytes is no number above zero"),
+        ({"min_bytes": "many"}, "min_bytes is no number from 1 on"),
+        ({"numeric_scale": "-1"}, "numeric_scale is no number from 0 on"),
     ):
         with pytest.raises(PySparkException) as caught:
             frame(**options)

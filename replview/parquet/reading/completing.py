@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
-import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
+from psycopg.conninfo import make_conninfo
 
-from replview.parquet.reading.connecting import StoreConnection
+from replview.parquet.reading.connecting import StoreConnection, connect
 from replview.parquet.reading.packed_values import INT8, Fields
 from replview.parquet.reading.typed_query import TRUNCATE
 from replview.parquet.slice_schemas import SliceColumn
@@ -56,11 +56,7 @@ class SideConnection:
     def connection(self) -> StoreConnection:
         """Return the connection; the first call opens it."""
         if self._made is None:
-            self._made = psycopg.connect(
-                self._info.dsn, password=self._info.password, autocommit=True
-            )
-            # Rows are looked up by index, one by one: JIT compilation costs more than it saves.
-            self._made.execute("SET jit = off; SET max_parallel_workers_per_gather = 0")
+            self._made = connect(make_conninfo(self._info.dsn, password=self._info.password))
         return self._made
 
     def close(self) -> None:
