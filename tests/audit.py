@@ -12,7 +12,7 @@ from tests.shipping.lock import LOCKS, tool
 _SECONDS = 300
 #: Looked at, and of no concern: identifier → why. Empty it as soon as it can be.
 ACCEPTED: dict[str, str] = {}
-#: What it says where it reached nobody.
+#: The words of the tool when it reached no server.
 _AWAY = (
     "ConnectionError", "Connection refused", "ConnectTimeout", "ReadTimeout", "timed out",
     "Max retries exceeded", "Failed to establish", "NameResolution", "name resolution",

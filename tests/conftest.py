@@ -30,7 +30,7 @@ from tests.support.waiting import wait_for
 
 #: Fixtures that tests of many folders use, and the option ``--share``.
 pytest_plugins = ["tests.support.recording", "tests.support.shares"]
-#: Those that take the fixture ``spark``: each worker would start a JVM of its own.
+#: Modules that take the fixture ``spark``: each worker would start a JVM of its own.
 _SPARK_MODULES = {
     f"tests/spark/test_{name}.py"
     for name in (
@@ -45,8 +45,8 @@ _SPARK_MODULES = {
         "writing_snippets",
     )
 }
-#: Those that take the fixtures ``kept_server`` and ``kept_browser``: each time another module came
-#: between, they would be started anew.
+#: Modules that take the fixtures ``kept_server`` and ``kept_browser``: each time another module
+#: came between, they would be started anew.
 _BROWSER = "tests/browser/test_"
 _run = ExitStack()
 
@@ -113,7 +113,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _of_its_version(item: pytest.Item) -> bool:
-    """Whether a test's source is new enough for it and, where versions are named, one of them."""
+    """Return True if the test's source is new enough for its ``pg`` marks.
+
+    A test without a version of its own runs on 18, or not at all where the run names versions.
+    """
     chosen = item.callspec.params if hasattr(item, "callspec") else {}
     version = chosen.get("any_version", chosen.get("source_version", None if VERSIONS else 18))
     return version is not None and all(version >= mark.args[0] for mark in item.iter_markers("pg"))
@@ -130,7 +133,7 @@ def store_cluster() -> Iterator[EmbeddedPostgres]:
 def django_db_setup(
     django_test_environment: None, django_db_blocker, store_cluster: EmbeddedPostgres
 ) -> Iterator[None]:
-    """In place of pytest-django's: a copy of the migrated database, on the store's cluster."""
+    """Replace pytest-django's fixture: copy the migrated database on the store's cluster."""
     from django.conf import settings
     from django.db import connections
     from django.test import TransactionTestCase
@@ -232,7 +235,7 @@ def source_version(request: pytest.FixtureRequest) -> int:
 
 
 def _available(version: int) -> int:
-    """The same; skips the test where its programs are not to be had."""
+    """Return the version, or skip the test if the programs of that version are missing."""
     try:
         server_programs.ensure(version)
     except server_programs.ProgramsMissing as problem:

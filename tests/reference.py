@@ -102,7 +102,7 @@ def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
         command = load_command_class("replview", name)
         parser: argparse.ArgumentParser = command.create_parser("replview", name)
         if name == "spark":
-            # It hands its words on to this one.
+            # The command hands its arguments on to this parser.
             jobs = spark_parser("replview spark")
             jobs.description, jobs.epilog = parser.description, parser.epilog
             parser = jobs
@@ -144,7 +144,7 @@ def _section(parser: argparse.ArgumentParser, words: str, *, depth: int) -> Iter
 
 
 def _is_understood(action: argparse.Action) -> bool:
-    """What the page's head says of all commands, and what is hidden."""
+    """Return True if the action is hidden, or the page's head explains it for all commands."""
     of_any_instance = action.dest == "data" and "of the running instance" in (action.help or "")
     return action.dest == "help" or action.help == argparse.SUPPRESS or of_any_instance
 
@@ -159,7 +159,7 @@ def _row(action: argparse.Action) -> str:
 
 
 def _values(action: argparse.Action) -> str:
-    """What is written for an action's value: ``NAME``, ``walsender|sql``, ``TABLE …``."""
+    """Return the placeholder of an action's value: ``NAME``, ``walsender|sql``, ``TABLE …``."""
     if action.metavar is not None:
         given = action.metavar
         name = given if isinstance(given, str) else " ".join(given)

@@ -39,7 +39,8 @@ PREPARED = (
     "mask add --table public.payments --column psp_ref --when ingest --note 'not ours to keep'",
     "slot set shop replview --keep-for 90d --yes",
 )
-#: What a page may still be reading once it is there: charts, counts, the first news of a socket.
+#: The wait for content that a page reads after it has loaded: charts, counts, the first news of a
+#: socket.
 SETTLE_MS = 1_500
 
 
@@ -144,7 +145,7 @@ def take(page: Page, base: str, picture: Picture) -> Path:
 
 
 def save(name: str, png: bytes) -> Path:
-    """In 256 colours, which a page of text and lines does not miss: a third of the size."""
+    """Save the picture in 256 colours, at a third of the size: pages need no more."""
     path = IMAGES / f"{name}.png"
     with Image.open(io.BytesIO(png)) as image:
         few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
@@ -153,7 +154,7 @@ def save(name: str, png: bytes) -> Path:
 
 
 def sign_in(page: Page, base: str, name: str, password: str) -> None:
-    """As somebody does it."""
+    """Fill in the login form, send it, and wait for the first page."""
     page.goto(f"{base}login/")
     page.fill("[name=username]", name)
     page.fill("[name=password]", password)

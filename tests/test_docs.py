@@ -33,9 +33,9 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What its headings may be linked by."""
+    """Return the anchors of the page's headings."""
     headings = re.findall(r"^#+ (.+)$", _CODE.sub("", page.read_text()), re.MULTILINE)
-    # As Git's web pages make them: lower case, no punctuation, a hyphen for each space.
+    # Git's web pages make them like this: lower case, no punctuation, a hyphen for each space.
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {heading.strip().replace(" ", "-") for heading in plain}
 

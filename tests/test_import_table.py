@@ -34,7 +34,7 @@ LIBRARIES: dict[str, set[str]] = {
     # A migration stays as it is: it copies what it needs of today's code.
     "replview.store.migrations": {"replview.store.fields"},
     "replview.live.events": set(),
-    # Where tests stop a process: nothing of ours, so that processes of Spark have it, too.
+    # Tests stop a process here: no imports of ours, so that processes of Spark have it, too.
     "replview.runtime.failpoints": set(),
     "replview.receiver": {
         "decoder", "replview.store", "replview.catalog", "replview.live.events",
@@ -88,7 +88,7 @@ MOUNTS = ("replview.management", "replview.demo")
 
 @dataclass(frozen=True)
 class _Module:
-    """What the tests ask of a module, found in one reading of it."""
+    """A module's imports and long functions, found in one reading of it."""
 
     #: All that it imports, late and under ``TYPE_CHECKING`` too. The name of a relative import
     #: begins with its dots.

@@ -34,7 +34,7 @@ def test_the_readers_of_the_store_load_pandas_only_when_they_read() -> None:
     assert done.stdout == "False\n"
 
 
-#: What begins as ``replview …`` and ``celery worker`` do, started with whatever umask.
+#: The starts of ``replview …`` and of ``celery worker``, with whatever umask.
 STARTS = {
     "command": "from replview.cli import main; sys.argv[1:] = ['version']; main()",
     "worker": "import replview.celery; worker_init.send(None)",

@@ -1,4 +1,4 @@
-"""What is named as slow is there: a renamed test would else come back into the fast part."""
+"""Every test named as slow exists: a renamed one would come back into the fast part."""
 
 import re
 from pathlib import Path

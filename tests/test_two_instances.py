@@ -39,7 +39,7 @@ def stores(store_cluster: EmbeddedPostgres) -> Iterator[tuple[str, str]]:
 
 
 def digest_of(store: str) -> str:
-    """What tells a store apart."""
+    """Return the digest that tells a store apart."""
     with psycopg.connect(store) as session:
         row = session.execute(identity._IDENTITY).fetchone()
     return hashlib.sha256(row[0].encode()).hexdigest()[:12]

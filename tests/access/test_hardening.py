@@ -1,4 +1,4 @@
-"""What an attacker would try: at the door, in a request, in a link, in a file's name."""
+"""Attacks are refused: at the login, in requests, in links, in names of files."""
 
 import asyncio
 import io
@@ -83,7 +83,7 @@ def test_production_settings_pass_django_s_own_check() -> None:
         assert told[name], name
     assert not told["DEBUG"]
     assert told["SECURE_HSTS_SECONDS"] >= 31_536_000
-    # What a request asks of the store has an end, and addresses typed here are bounded.
+    # A request's statements on the store have a time limit, and addresses typed here are bounded.
     assert told["limit"] == 30
     assert told["SERVES_PAGES"]
 
@@ -149,7 +149,7 @@ EVIL = [
 
 
 def leaves(location: str) -> bool:
-    """Whether a browser would go to another host for it."""
+    """Return True if a browser would follow this location to another host."""
     plain = re.sub(r"[\t\r\n\0]", "", location).replace("\\", "/").strip()
     return plain.startswith("//") or bool(re.match(r"[a-z][a-z0-9+.-]*:", plain, re.I))
 

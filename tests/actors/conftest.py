@@ -60,7 +60,7 @@ def watched(source: SourceDatabase) -> Iterator[Watched]:
 
 
 def rights_to_emit(watched: Watched) -> list[str]:
-    """What a role needs to send messages, as GRANT and REVOKE name it."""
+    """Return the functions a role may need to execute to send messages, as GRANT names them."""
     emit = "EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, {}{})"
     later = watched.source.server.version >= 17 if hasattr(watched.source.server, "version") else 1
     return [emit.format(kind, ", boolean" if later else "") for kind in ("text", "bytea")]

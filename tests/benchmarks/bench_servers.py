@@ -21,7 +21,7 @@ from replview.runtime.servers.server_programs import pg_bin
 from tests.benchmarks.processes import Failed, module, run, running, said
 
 SOURCE = {"max_replication_slots": 20, "max_wal_size": "8GB", "shared_buffers": "256MB"}
-#: What is stored is flushed to disk before it is confirmed, as in earnest.
+#: Stored data is flushed to disk before it is confirmed, as in production.
 STORE: dict[str, str | int] = {
     "fsync": "on",
     "max_wal_size": "8GB",
@@ -76,7 +76,7 @@ class Bench:
             return connection.execute(query, parameters).fetchone()
 
     def source_position(self) -> str:
-        """Where the source's WAL ends."""
+        """Return the source's current WAL position, as PostgreSQL writes an LSN."""
         with psycopg.connect(self.source.dsn("bench"), autocommit=True) as connection:
             row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
         assert row is not None
@@ -118,7 +118,7 @@ class Bench:
         return self.source_position()
 
     def recvlogical_seconds(self, slot: str, end_lsn: str) -> float:
-        """How long ``pg_recvlogical`` takes to /dev/null, with the options replview uses."""
+        """Return the seconds ``pg_recvlogical`` takes to read the slot, with replview's options."""
         options = {
             "proto_version": "4",
             "publication_names": "bench",
@@ -167,7 +167,7 @@ class Bench:
         return float(row[0])
 
     def _state_of(self, slot: str) -> str:
-        """What the store says of a slot that does not come on."""
+        """Return the slot's state and positions in the store as text, for a failure's message."""
         return str(
             self.store_row(
                 "SELECT state, problem_cause, checkpoint_lsn, server_lsn, changes_stored, now() - "
@@ -177,7 +177,7 @@ class Bench:
         )
 
     def stored_seconds(self, slot: str, end_lsn: str) -> float:
-        """How long replview takes to store the slot's changes up to ``end_lsn``."""
+        """Return the seconds replview takes to store the slot's changes up to ``end_lsn``."""
         with self.receiver(slot) as process:
             return self.wait_stored(process, slot, end_lsn)
 

@@ -91,7 +91,7 @@ class Browser:
             self.commit_seq = message["cursor"]["commit_seq"] or 0
 
     def _until_due(self) -> float:
-        """How long nothing has to be said."""
+        """Return the seconds until the next acknowledgement is due; 0.5 when none is waiting."""
         due_at = self._acks[0][0] if self._acks else time.monotonic() + 0.5
         return max(0.001, due_at - time.monotonic())
 
@@ -112,7 +112,7 @@ class Browser:
 
 @contextmanager
 def browsers(stack: Stack, count: int) -> Iterator[Sequence[Browser]]:
-    """So many browsers on the slot's live page, from here to the end of the block."""
+    """Open ``count`` browsers on the slot's live page until the end of the block."""
     with ExitStack() as open_ones:
         found = []
         for _ in range(count):

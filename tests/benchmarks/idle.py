@@ -1,4 +1,4 @@
-"""What an instance burns while nothing happens: one source, one slot that is read, no change.
+"""Measures the processor time of an idle instance: one source, one slot, no changes.
 
 All of replview's processes, as ``replview up`` starts them, with Redis; the store's backends are
 named beside it. Nobody has a page open.
@@ -15,7 +15,7 @@ from tests.benchmarks.report import Result
 from tests.benchmarks.stack import Stack, stack
 
 BAR_PERCENT = 2.0
-#: What starting leaves behind: first samples, partitions, publications.
+#: Starting leaves work behind: first samples, partitions, publications.
 _SETTLE_SECONDS = 30
 
 
@@ -51,7 +51,7 @@ def _used(servers: Bench, up: Stack) -> dict[str, float]:
 
 
 def _tree_seconds(name: str, pid: int) -> float:
-    """Of a process, those it has started, and those of them that have ended."""
+    """Return the processor seconds of a process and its children, ended ones included."""
     try:
         root = psutil.Process(pid)
         times = [one.cpu_times() for one in (root, *root.children(recursive=True))]

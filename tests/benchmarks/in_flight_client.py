@@ -18,7 +18,7 @@ ENDED = 2000
 
 
 def fill(waiting: int) -> int:
-    """One source and slot with so many waiting; the number of one of them."""
+    """Create a slot with ``waiting`` prepared transactions; return the identifier of one."""
     from django.db import connection
 
     from decoder.scalars import LSN

@@ -1,4 +1,4 @@
-"""From the commit on the source to the receipt on a WebSocket, at 500 transactions a second.
+"""Measures the time from a commit to its receipt on a WebSocket, at 500 transactions a second.
 
 The commit's time is PostgreSQL's own, the receipt's is taken on the same machine's clock. A
 transaction that was folded was not received: it counts as the worst.
@@ -47,7 +47,7 @@ def _at(ordered: list[float], share: float) -> float:
 
 
 def _settle(running: Stack, browser: Browser) -> None:
-    """Until the browser has heard of everything stored, and nothing more is being stored."""
+    """Wait until the browser has received all stored transactions and no more are stored."""
     give_up_at = time.monotonic() + _SETTLE_SECONDS
     before = -1
     while time.monotonic() < give_up_at:

@@ -14,7 +14,8 @@ from tests.benchmarks.report import Result
 
 PAIRS = 5
 SLOT = "written"
-#: Of what ``psql`` does; and of the lines alone, without the time in which the command starts.
+#: The limits as shares of the rate of ``psql``: in all, and without the time in which the command
+#: starts.
 BAR, BAR_LINES = 0.2, 0.3
 _COPY = """
     COPY (SELECT t.*, c.* FROM transaction t JOIN change c ON c.transaction_id = t.id

@@ -1,4 +1,4 @@
-"""What a benchmark ran on, and whether anything else ran there too."""
+"""Describes the machine of a benchmark, and warns if other programs used it too."""
 
 import os
 import platform
@@ -47,7 +47,7 @@ def warning() -> str:
 
 
 def _flush_seconds() -> float:
-    """How long the disk of temporary files takes for one batch, the median of a few."""
+    """Return the median seconds in which the disk of temporary files flushes one batch."""
     block, found = os.urandom(_FLUSHED_BYTES), []
     with tempfile.TemporaryFile(buffering=0) as file:
         for _ in range(5):

@@ -17,14 +17,14 @@ _CLIENTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What pgbench says it did."""
+    """The number of transactions pgbench ran, and its rate."""
 
     transactions: int
     per_second: float
 
 
 def prepare(servers: Bench) -> None:
-    """What the transactions need on the source."""
+    """Create the sequence that the pgbench transactions use on the source."""
     servers.on_source("CREATE SEQUENCE IF NOT EXISTS measured_id CACHE 100")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What each pair measured, in the same unit."""
+    """The measurements of each pair, in the same unit."""
 
     ours: list[float]
     theirs: list[float]

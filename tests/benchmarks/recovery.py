@@ -1,4 +1,4 @@
-"""How long a slot goes unread after its receiver was killed, or after its whole host vanished.
+"""Measures how long a slot goes unread after its receiver was killed or its host vanished.
 
 Real workers and beat, as the process manager would run them: the next worker is started at the
 moment the first one goes, and has to boot, notice, and take over.
@@ -21,7 +21,7 @@ _GIVE_UP_SECONDS = 90.0
 
 
 def after_losing_a_receiver(*, quick: bool) -> list[Result]:
-    """From the signal to the first new transaction stored by the next receiver."""
+    """Return the seconds from a signal until the next receiver has stored a new transaction."""
     times = 1 if quick else 3
     results = []
     with bench() as servers, servers.slots("live"), stack(servers, "live") as running_stack:

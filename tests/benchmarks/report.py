@@ -1,4 +1,4 @@
-"""What a benchmark reports: measured, bar, and whether it is met."""
+"""A benchmark's result: the measured value, its limit, and whether it is met."""
 
 from dataclasses import dataclass, replace
 
@@ -35,7 +35,7 @@ class Result:
         return cls(what, f"{value:.0f}{unit} ({detail})", f"≤ {bar:g}{unit}", value <= bar)
 
     def spoilt(self, why: str) -> "Result":
-        """The same, not met whatever the figure says: it was not measured as meant."""
+        """Return the result as not met because it was not measured as intended."""
         return replace(self, measured=f"{self.measured}; spoilt: {why}", ok=False)
 
 

@@ -41,7 +41,7 @@ _SUM = "count(*), coalesce(sum(id), 0), coalesce(sum(customer::bigint * product)
 
 @dataclass
 class Watch:
-    """What the in-flight page showed, and when it showed something new."""
+    """The figures that the in-flight page showed, and the seconds between new ones."""
 
     running: Stack
     done: threading.Event = field(default_factory=threading.Event)
@@ -51,7 +51,7 @@ class Watch:
     answers: list[float] = field(default_factory=list)
 
     def look(self) -> None:
-        """Until done: note each change of the streaming transaction's figure."""
+        """Note each change of the streaming transaction's figure until ``done`` is set."""
         shown, since = "", 0.0
         headers = {"cookie": self.running.cookie, "HX-Request": "true"}
         with httpx.Client(base_url=self.running.origin, headers=headers, timeout=20) as client:
@@ -106,7 +106,7 @@ def _run(servers: Bench, running: Stack, rows: int) -> float:
 
 
 def _same(servers: Bench) -> bool:
-    """Whether what counts in the store is what stands on the source."""
+    """Return True if the committed rows in the store are those of the source's table."""
     with psycopg.connect(servers.source.dsn("bench"), autocommit=True) as connection:
         there = connection.execute(f"SELECT {_SUM} FROM measured").fetchone()
     here = servers.store_row(

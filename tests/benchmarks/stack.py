@@ -34,7 +34,7 @@ class Stack:
     cookie: str
     #: By program name: ``receivers``, ``tasks``, ``beat``, ``web``.
     processes: dict[str, subprocess.Popen[bytes]]
-    #: What is entered here ends with the stack.
+    #: Processes and files entered here end with the stack.
     up: ExitStack
 
     @property
@@ -102,7 +102,7 @@ def _streams(servers: Bench, slot_id: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Whether the web server answers there."""
+    """Return True if the web server's login page answers on this port."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     with suppress(OSError, http.client.HTTPException):
         connection.request("GET", "/login/")
@@ -111,7 +111,7 @@ def answers(port: int) -> bool:
 
 
 def _wait(there: Callable[[], bool], servers: Bench, name: str) -> None:
-    """Until it is there; the process's log says why it is not."""
+    """Wait until ``there()`` is true. Raises ``Failed`` with the end of the process's log."""
     give_up_at = time.monotonic() + _UP_SECONDS
     while not there():
         if time.monotonic() > give_up_at:

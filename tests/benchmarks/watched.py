@@ -33,7 +33,7 @@ class Watched:
         return rate
 
     def with_browsers(self) -> float:
-        """The same with the browsers' sockets attached."""
+        """Return the transactions stored a second while the browsers' sockets are attached."""
         with browsers(self._running, BROWSERS) as watching:
             rate, lag_seconds = self._rate()
         self.lags_seconds.append(lag_seconds)

@@ -3,12 +3,12 @@
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-#: What the Web Content Accessibility Guidelines ask for, and axe's own good practice.
+#: The Web Content Accessibility Guidelines and axe's own good practices.
 OPTIONS = {"resultTypes": ["violations"]}
 
 
 def findings(page: Page, options: dict[str, object] = OPTIONS) -> list[str]:
-    """What axe calls serious or critical on the page as it stands, with where it is."""
+    """Return the serious and critical findings of axe on the page, each with its elements."""
     found = Axe().run(page, options=options).response["violations"]
     return [
         f"{violation['id']} ({violation['impact']}): {violation['help']}: "

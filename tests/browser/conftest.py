@@ -23,10 +23,10 @@ from tests.support.live_page import ARGUMENTS, CHROMIUM, PATIENCE_MS
 ROOT = Path(__file__).resolve().parents[2]
 #: The server's sessions in the store are known by this name.
 SESSIONS = "replview-browser-test"
-#: Of its keys on Redis, where the test sends wake-ups too.
+#: Prefixes the server's keys on Redis, where the test sends wake-ups too.
 INSTANCE = "browser"
-#: What the web server is waited for, unless it ends before: a start takes a second and a half of a
-#: processor, which a busy machine hands out in small pieces.
+#: The time allowed for the web server to start, unless it ends before: a start takes a second and a
+#: half of a processor, which a busy machine hands out in small pieces.
 START_SECONDS = 300
 
 
@@ -103,7 +103,7 @@ def kept_server(
 
 
 def one_server(redis: Any, folders: pytest.TempPathFactory) -> Iterator[Server]:
-    """The same, for fixtures of modules whose Redis is their own."""
+    """Yield a web server, for fixtures of modules that have a Redis of their own."""
     running = Server(redis.url(), folders.mktemp("server"))
     try:
         yield running
@@ -119,14 +119,14 @@ def server(feeder: Feeder, kept_server: Server) -> Iterator[Server]:
     feeder.connection.execute("UPDATE slot SET heartbeat_at = now() + interval '1 hour'")
     kept_server.start()
     yield kept_server
-    # What it still asks the store would wait for the tables to be emptied, or the other way round.
+    # Queries still running would block the emptying of the tables, or be blocked by it.
     if not wait_until_it_rests(feeder):
         kept_server.stop()
         wait_for_its_sessions_to_end(feeder)
 
 
 def wait_until_it_rests(feeder: Feeder) -> bool:
-    """Whether the server's sessions in the store come to rest within a moment."""
+    """Return True if the server's sessions in the store become idle within three seconds."""
     busy = (
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
         " AND datname = current_database() AND state <> 'idle'"

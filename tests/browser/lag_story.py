@@ -73,7 +73,7 @@ def _sample(slot_id: int, at: dt.datetime, n: int, **values: Any) -> SlotSample:
 
 
 def next_sample(slot_id: int, retained_wal_bytes: int) -> None:
-    """One more, of this moment."""
+    """Store a sample of this moment."""
     at = dt.datetime.now(dt.UTC)
     sample = _sample(slot_id, at, SAMPLES, retained_wal_bytes=retained_wal_bytes)
     SlotSample.objects.bulk_create([sample])

@@ -45,7 +45,7 @@ pytestmark = [
 ]
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-#: What can differ between themes and widths; all else was asked of the same page before.
+#: The rules whose results can differ between themes and widths; the first look checks all others.
 OF_LOOKS = {
     **OPTIONS,
     "runOnly": {
@@ -59,7 +59,7 @@ LONG = "A note that goes on. " * 40
 
 @pytest.fixture(autouse=True)
 def no_session_left(page: Page) -> Iterator[None]:
-    """What the test opened to the store while Playwright's loop runs is known only here."""
+    """Close the store connection that the test opened while Playwright's event loop runs."""
     yield
     connection.close()
 

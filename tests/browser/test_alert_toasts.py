@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
 ]
 
-#: What moved on the page by itself, as the browser counts it.
+#: Sums up the page's unexpected layout shifts, as the browser scores them.
 _SHIFTS = """new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) window.shifted = (window.shifted ?? 0) + entry.value;
 }).observe({ type: "layout-shift", buffered: true });"""
@@ -27,7 +27,7 @@ _SHIFTS = """new PerformanceObserver((list) => {
 
 @pytest.fixture(autouse=True)
 def no_session_left(page: Page) -> Iterator[None]:
-    """What the test opened to the store while Playwright's loop runs is known only here."""
+    """Drop the sample table and close the connection opened while Playwright's event loop runs."""
     yield
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS slot_sample_story")

@@ -51,7 +51,7 @@ def record(page: Page, feeder: Feeder) -> Feeder:
 
 @pytest.fixture
 def worker(server: Server, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What beat and the tasks worker do, on the web server's data folder."""
+    """Run beat and a tasks worker for exports in a thread, on the web server's data folder."""
     settings.DATA_DIR = Path(server._environment["REPLVIEW_DATA"])
     stopping, wakes = threading.Event(), Publisher()
     monkeypatch.setattr(running, "stopping", stopping)
@@ -83,8 +83,9 @@ def wide_enough(page: Page) -> bool:
 
 
 def look(page: Page, name: str) -> None:
-    """Nothing wider than the page, nothing for axe to find in rows and snippets (the rest is
-    looked at with all pages); a picture where one is wanted.
+    """Assert that nothing is wider than the page, and on an export's page that axe finds nothing.
+
+    Takes a picture where ``REPLVIEW_PICTURES`` names a folder.
     """
     for size, theme in ((NARROW, "light"), (WIDE, "dark")):
         page.set_viewport_size(size)
@@ -144,7 +145,7 @@ def test_a_filter_becomes_files(record: Feeder, page: Page, server: Server, work
     expect(page.get_by_role("link", name=str(row.pk), exact=True)).to_be_visible()
     look(page, "exports-all")
 
-    # What was written is what history jobs compute over.
+    # History jobs can now compute over the files that the export wrote.
     page.goto(f"{server.url}/history/")
     expect(page.locator("#sentence h1")).to_contain_text("Ready to show a table as it was")
     expect(page.get_by_label("Table", exact=True)).to_have_value("public.orders")

@@ -78,7 +78,7 @@ def installed(
     kept_server.start()
     yield kept_server
     workers.end()
-    # What it still asks the store would wait for the tables to be emptied, or the other way round.
+    # Queries still running would block the emptying of the tables, or be blocked by it.
     kept_server.stop()
     _wait_until(lambda: not _sessions())
 
@@ -135,7 +135,7 @@ def press_primary(page: Page) -> None:
 
 
 def go_on(page: Page) -> None:
-    """The same, where everybody can use the page."""
+    """Assert that axe finds nothing on the page, and press its primary button."""
     assert findings(page) == []
     press_primary(page)
 

@@ -157,7 +157,7 @@ def test_the_copied_statement_is_quoted(in_flight: Page, feeder: Feeder) -> None
     feeder.open(prepared(gid))
     in_flight.locator(".copy-menu > summary").click()
     expect(in_flight.locator(".copy-item")).to_have_count(2)
-    # It stays open although the sentence is renewed.
+    # The menu stays open although the sentence is renewed.
     feeder.open(prepared("another"))
     expect(opener(in_flight, "another")).to_be_visible()
     in_flight.locator(".copy-item").last.click()

@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_session_left(page: Page) -> Iterator[None]:
-    """What the test opened to the store while Playwright's loop runs is known only here."""
+    """Drop the sample table and close the connection opened while Playwright's event loop runs."""
     yield
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS slot_sample_story")
@@ -59,7 +59,7 @@ def test_a_new_sample_is_on_the_chart_and_in_its_table(lag: Page, feeder: Feeder
     print(f"sample to chart: {(time.monotonic() - began) * 1000:.0f} ms")
     expect(table.locator("tbody tr").first).to_contain_text("40 GB")
 
-    # Of all lines: the area below one is a line of its own, without a colour.
+    # Compare the colours of all lines: the area below a line is a line too, without a colour.
     strokes = """() => [...document.querySelectorAll("#chart-retained .js-line")]
         .map((line) => getComputedStyle(line).stroke).join()"""
     before = lag.evaluate(strokes)

@@ -41,7 +41,7 @@ def xids(page: Page) -> list[int]:
 
 
 def without_hole(page: Page, wanted: int) -> bool:
-    """As many transactions as were committed, one after the other."""
+    """Return True if the page lists ``wanted`` transactions with consecutive xids, newest first."""
     found = xids(page)
     return len(found) == wanted and found == list(range(found[0], found[0] - wanted, -1))
 

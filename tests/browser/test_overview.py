@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_session_left(page: Page) -> Iterator[None]:
-    """What the test opened to the store while Playwright's loop runs is known only here."""
+    """Drop the sample table and close the connection opened while Playwright's event loop runs."""
     yield
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS slot_sample_story")

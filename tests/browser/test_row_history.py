@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_session_left(page: Page) -> Iterator[None]:
-    """What the test opened to the store while Playwright's loop runs is known only here."""
+    """Close the store connection that the test opened while Playwright's event loop runs."""
     yield
     connection.close()
 

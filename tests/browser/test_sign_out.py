@@ -15,7 +15,7 @@ pytestmark = [
 def test_signing_out_leaves_no_page_open_in_another_tab(page: Page, server: Server) -> None:
     other = page.context.new_page()
     other.goto(f"{server.url}/transactions/")
-    # What it polls would lead it to the login, too, sooner or later.
+    # Polling would lead the page to the login too, sooner or later.
     other.route(lambda url: "/login/" not in url, lambda route: route.abort())
     page.goto(f"{server.url}/accounts/me/")
     page.get_by_role("button", name="Sign out everywhere").click()

@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_session_left(page: Page) -> Iterator[None]:
-    """What the test opened to the store while Playwright's loop runs is known only here."""
+    """Close the store connection that the test opened while Playwright's event loop runs."""
     yield
     connection.close()
 
@@ -46,7 +46,7 @@ def test_skipping_is_a_deliberate_act(page: Page, server: Server, feeder: Feeder
     page.click("#quarantine details.raw summary")
     expect(page.locator("pre.hex")).to_contain_text("|I..@.N<b>raw</b>|")
     page.fill("#confirm-xid", "75")
-    # What is new comes in; what was opened and typed stays.
+    # New events appear while opened and typed content stays.
     event = SlotEvent.objects.create(slot=row.slot, kind="failover", message="It moved on.")
     expect(page.locator(f"#event-{event.pk}")).to_contain_text("It moved on.")
     expect(page.locator("pre.hex")).to_be_visible()

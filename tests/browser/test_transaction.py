@@ -37,7 +37,7 @@ def shown(page: Page, feeder: Feeder, server: Server) -> Page:
 
 
 def copied(page: Page) -> Any:
-    """What was copied last, once it has been."""
+    """Wait until something has been copied and return it."""
     for _ in range(400):
         if (text := page.evaluate("window.copied.pop() ?? null")) is not None:
             return text

@@ -12,7 +12,7 @@ _DAY = dt.timedelta(days=1)
 
 
 class Authority:
-    """One that signs certificates; its own is in ``<name>.crt``."""
+    """A certificate authority; its own certificate is in ``<name>.crt``."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder

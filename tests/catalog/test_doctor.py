@@ -115,7 +115,7 @@ def test_open_and_prepared_transactions_stand_in_the_way(shop) -> None:
     finding = by_code(examine(shop.dsn))["open_transactions"]
 
     assert "for 1 open transaction: prepared transaction it's late" in finding.message
-    # What a page offers to copy is one of the two.
+    # The page offers one of the two statements for copying.
     assert split_remedy(finding.remedy).run == "COMMIT PREPARED 'it''s late';"
     shop.run(finding.remedy.split(" or ")[1].split(" (in")[0])
     assert by_code(examine(shop.dsn))["open_transactions"].grade is Grade.OK

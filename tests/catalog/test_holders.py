@@ -1,4 +1,4 @@
-"""What holds a source back, on every version."""
+"""``read_holders()`` finds what holds back a source's WAL and old rows, on every version."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What a server of an older version does not tell is said, and nothing is tried that needs it."""
+"""Facts that older servers do not report are named, and nothing that needs them is tried."""
 
 import pytest
 

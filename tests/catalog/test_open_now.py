@@ -1,4 +1,4 @@
-"""One statement tells what is open as nine told it, and they still do where it is refused."""
+"""One statement reads what is open; nine statements replace it where it is refused."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from replview.catalog.slots import read_slot_states
 
 
 def comparable(found: Holders) -> dict:
-    """Without what moves between two looks."""
+    """Return the holders without the values that change between two looks."""
     told = dataclasses.asdict(found)
     for name in ("prepared_between", "next_xid"):
         assert told.pop(name) is not None

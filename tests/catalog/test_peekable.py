@@ -1,4 +1,4 @@
-"""Which slots can be peeked, on every version."""
+"""Slots are listed with whether they can be peeked, on every version."""
 
 import pytest
 from psycopg import sql

@@ -1,4 +1,4 @@
-"""What a new slot needs: the statements, the refusals, and that nothing half-done stays behind."""
+"""A plan for a new slot has every statement and refusal, and leaves nothing half-done behind."""
 
 import threading
 
@@ -86,7 +86,7 @@ def test_a_failing_slot_leaves_no_publication_behind(shop) -> None:
 
 def test_waiting_for_an_open_transaction_is_told_and_can_be_stopped(shop, monkeypatch) -> None:
     monkeypatch.setattr("replview.catalog.plan.carrying_out.PROGRESS_SECONDS", 0.2)
-    # It waits longer than for any lock: the transaction may take its time.
+    # The wait for a transaction may exceed the timeout for a lock.
     monkeypatch.setattr("replview.catalog.connections.LOCK_TIMEOUT_MS", 50)
     stop = threading.Event()
     said: list[str] = []

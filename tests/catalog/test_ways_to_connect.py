@@ -45,13 +45,13 @@ class Place:
     key: Path
 
     def dsn(self, *words: str, host: str = "localhost", user: str = "postgres") -> str:
-        """By the name that the server's certificate is for, without a password."""
+        """Return a DSN with the host name of the server's certificate, and without a password."""
         parts = [f"host={host}", f"port={self.server.port}", "dbname=postgres", f"user={user}"]
         return " ".join([*parts, *words])
 
     @property
     def password(self) -> str:
-        """As a word of an address."""
+        """Return the password as a word of a connection string."""
         return f"password={self.server.password}"
 
 

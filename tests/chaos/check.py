@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Verdict:
-    """What was compared, and all that was found."""
+    """The numbers of compared transactions, changes and incarnations, and all findings."""
 
     findings: list[Finding]
     transactions: int = 0
@@ -45,7 +45,7 @@ class Verdict:
 
     @property
     def kinds(self) -> Counter[str]:
-        """How many findings of each kind."""
+        """Count the findings by kind."""
         return Counter(finding.kind for finding in self.findings)
 
 
@@ -90,7 +90,7 @@ def compare_order(history: Sequence[StoredTransaction]) -> Iterator[Finding]:
 def compare_with_witness(
     history: Sequence[StoredTransaction], witness: Sequence[WitnessTransaction]
 ) -> Iterator[Finding]:
-    """The same transactions in the same order with the same changes.
+    """Yield the differences from the witness: in transactions, their order and their changes.
 
     A transaction without published changes is told to replview if it was prepared or streamed, and
     not to the witness: those are left out on both sides.

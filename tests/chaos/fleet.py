@@ -126,7 +126,7 @@ class Fleet:
         return worker
 
     def pause_before_restart(self) -> None:
-        """What a process manager waits before it starts a process again."""
+        """Wait a second, as a process manager does before it restarts a process."""
         time.sleep(1.0)
 
     def _receiver(self, name: str) -> Worker:

@@ -22,7 +22,7 @@ SELECT xid, gid, origin, changes, messages, session, number,
 def compare_ledger(
     source: psycopg.Connection[Any], history: Sequence[StoredTransaction]
 ) -> Iterator[str]:
-    """What the list of stored transactions and the ledger do not agree on."""
+    """Yield a sentence for each difference between the stored transactions and the ledger."""
     source.execute("SET timezone = UTC")
     sends_messages = source.info.server_version >= 140000
     sends_prepared = source.info.server_version >= 150000

@@ -5,8 +5,8 @@ import time
 from tests.chaos.scene import UNDISTURBED, Scene, fault
 from tests.chaos.visibility import Stuck
 
-#: What a kernel does with a peer that fell silent, at the settings replview connects with: the
-#: store's end is given up by its keepalives (5 s + 2 × 3 s), the client's ends by
+#: The seconds after which a kernel gives up a silent peer, at the settings replview connects with:
+#: the store's end is given up by its keepalives (5 s + 2 × 3 s), the client's ends by
 #: ``tcp_user_timeout``. A proxy in between acknowledges everything, so the links imitate it.
 STORE_GIVES_UP_SECONDS = 11.0
 CLIENT_GIVES_UP_SECONDS = {"source": 20.0, "store": 30.0}
@@ -25,7 +25,7 @@ def host_vanished(scene: Scene) -> float:
 
 @fault(slow=True)
 def store_link_silent(scene: Scene) -> float:
-    """The same of the link to the store alone."""
+    """The link to the store goes silent: nothing gets through, and nothing closes."""
     began = time.monotonic()
     with _swallowing(scene, "store"):
         time.sleep(STORE_GIVES_UP_SECONDS)
@@ -41,7 +41,7 @@ def store_link_silent(scene: Scene) -> float:
 
 @fault(slow=True)
 def source_link_silent(scene: Scene) -> float:
-    """The same of the link to the source alone, until the client's kernel gives it up."""
+    """The link to the source goes silent until the client's kernel gives it up."""
     with _swallowing(scene, "source"):
         time.sleep(CLIENT_GIVES_UP_SECONDS["source"])
         scene.holder.source_link.drop("client", "server")

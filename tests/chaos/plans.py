@@ -1,4 +1,4 @@
-"""What a session of the workload does: transactions drawn from the seed, as plain steps.
+"""Draws the transactions of a workload session from the seed, as plain steps.
 
 A plan holds no state of the database: the same seed gives the same steps, whatever the sessions
 beside it do. What a step finds (a row, a lock, a deadlock) depends on how the server interleaves
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tests.chaos.rare_statements import ddl, large, long_message, message, truncate
 from tests.chaos.statements import Step, small
 
-#: How a transaction ends.
+#: The ways in which a transaction ends.
 COMMIT, ROLLBACK, PREPARE = "commit", "rollback", "prepare"
 
 
@@ -31,7 +31,8 @@ class Plan:
     number: int
     steps: tuple[Step | Part, ...]
     ending: str = COMMIT
-    #: How a prepared one ends, and after how many further transactions of its session.
+    #: Tells whether a prepared transaction is committed, and after how many further ones of its
+    #: session.
     prepared_kept: bool = True
     prepared_for: int = 0
     #: Commit without waiting for the WAL: a crash may lose it, and then the ledger says so.

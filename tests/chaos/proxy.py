@@ -67,7 +67,7 @@ class Link:
         self._pumps: set[asyncio.Task[None]] = set()
         self._cut_next = False
         self._delay_seconds = 0.0
-        #: Where clients connect.
+        #: The port to which clients connect.
         self.port = 0
 
     async def open(self) -> None:
@@ -85,7 +85,7 @@ class Link:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
 
-    # What a fault may do, from any thread.
+    # Faults may call these methods from any thread.
 
     def cut(self) -> None:
         """Let half of the next piece through, then reset both sides; at once if nothing flows."""

@@ -1,4 +1,4 @@
-"""What is rarer in the workload: many rows at once, messages, truncations, ALTER TABLE."""
+"""Draws the rarer statements of the workload: large ones, messages, TRUNCATE, ALTER TABLE."""
 
 import random
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def message(rng: random.Random, name: str) -> Step:
 
 
 def long_message(rng: random.Random) -> Step:
-    """One that alone makes the transaction large."""
+    """Draw a logical message that by itself makes its transaction large."""
     return Step(
         "SELECT pg_logical_emit_message(true, 'chaos large', "
         f"decode(repeat('{rng.randrange(10, 99)}00ff', 30000), 'hex'))",
@@ -49,7 +49,7 @@ def long_message(rng: random.Random) -> Step:
 
 
 def truncate(rng: random.Random) -> Step:
-    """Of one table, or of two with what refers to them."""
+    """Draw a TRUNCATE of one table, of two, or of one with the tables that refer to it."""
     return rng.choice(
         [
             Step("TRUNCATE parents RESTART IDENTITY CASCADE", each=0, fixed=2),

@@ -15,7 +15,7 @@ import psycopg
 
 log = logging.getLogger(__name__)
 
-#: How often it asks whether the slot is to be had; beat proposes slots every five seconds.
+#: The interval at which the process asks for the slot; beat proposes slots every five seconds.
 _ASK_SECONDS = 1.0
 
 

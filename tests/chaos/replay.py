@@ -28,7 +28,7 @@ class Replayed:
         self.bags: dict[str, Counter[tuple[tuple[str, str | None], ...]]] = {
             name: Counter() for name, table in TABLES.items() if not table.key
         }
-        #: What could not be applied, each as a sentence.
+        #: Changes that could not be applied, each as a sentence.
         self.refused: list[str] = []
 
     def apply(self, records: Iterable[Record]) -> None:

@@ -1,4 +1,4 @@
-"""What a run says: a line a seed, a table at the end."""
+"""Reports a run: a line for each seed, and a table at the end."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tests.chaos.seed_run import Outcome
 
 _SHOWN = 12
-#: What the bars ask for, by the kinds of findings that count against each.
+#: The kinds of findings that count against each limit.
 _COUNTED = {
     "lost": ("lost",),
     "doubled": ("doubled", "invented"),

@@ -1,4 +1,4 @@
-"""What a fault is, what it can reach, and the list that faults are added to."""
+"""Defines a fault, the scene it acts on, and the list that faults are added to."""
 
 import random
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from tests.chaos.fleet import Fleet, Worker
 from tests.chaos.servers import Servers
 from tests.chaos.visibility import Look, Visibility
 
-#: How a fault shows when it hit.
+#: The ways in which a fault shows that it hit.
 NEW_SESSION, UNDISTURBED = "a new session", "nothing but progress"
 
 
 @dataclass
 class Scene:
-    """What a fault can reach."""
+    """The servers, receivers and view of the slot that a fault may use."""
 
     servers: Servers
     fleet: Fleet

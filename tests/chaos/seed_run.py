@@ -28,7 +28,7 @@ _MOST_STRIKES = 3
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """What a seed runs on."""
+    """A seed, and the server version, interface and workers it runs with."""
 
     seed: int
     version: int
@@ -40,7 +40,7 @@ class Combination:
 
     @property
     def arguments(self) -> str:
-        """What repeats it."""
+        """Return the command-line options that repeat the run."""
         return (
             f"--seed {self.seed} --version {self.version} --interface {self.interface} "
             f"--workers {'celery' if self.celery else 'bare'} --hits {self.hits} "
@@ -62,13 +62,13 @@ class Strike:
 
 @dataclass(slots=True)
 class Outcome:
-    """How one seed ended."""
+    """The faults, verdict and duration of one seed's run."""
 
     combination: Combination
     strikes: list[Strike] = field(default_factory=list)
     verdict: Verdict = field(default_factory=lambda: Verdict([]))
     seconds: float = 0.0
-    #: Where the evidence of a failure lies.
+    #: The folder with the evidence of a failure.
     kept: Path | None = None
 
     @property

@@ -36,7 +36,7 @@ _STORE: dict[str, str | int] = {"max_connections": 60, "max_wal_size": "2GB"}
 
 @dataclass
 class Servers:
-    """What a run has, with the addresses that only the run itself uses (no proxy between)."""
+    """The servers of a run, with addresses that lead past the proxies."""
 
     source: EmbeddedPostgres
     store: EmbeddedPostgres
@@ -57,7 +57,7 @@ class Servers:
         )
 
     def environment(self, *, store_port: int, source_port: int) -> dict[str, str]:
-        """For a process of replview that reaches both servers through these ports."""
+        """Return the environment for a process that reaches both servers by these ports."""
         return {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -71,7 +71,7 @@ class Servers:
 
 
 def _at(dsn: str, server: EmbeddedPostgres, port: int) -> str:
-    """The same address by way of another port."""
+    """Return the DSN with another port."""
     return dsn.replace(f"127.0.0.1:{server.port}/", f"127.0.0.1:{port}/")
 
 

@@ -32,7 +32,7 @@ _GIDS = 3
 
 @dataclass(slots=True)
 class Made:
-    """What the steps of one transaction put into the stream."""
+    """The numbers of changes and messages that one transaction sends to the stream."""
 
     changes: int = 0
     messages: int = 0
@@ -84,11 +84,11 @@ class Session:
         #: Prepared and not ended: gid → (whether to commit, after which transaction).
         self._prepared: dict[str, tuple[bool, int]] = {}
         self.committed = 0
-        #: What broke the session itself, other than the server.
+        #: The error that stopped the session, other than one of the server.
         self.broken: Exception | None = None
 
     def run(self) -> None:
-        """Until the workload ends."""
+        """Carry out the plans until the workload ends, reconnecting after lost connections."""
         while not self._workload.ended.is_set() and self.broken is None:
             try:
                 with self._workload.connect(

@@ -1,4 +1,4 @@
-"""What the store says of the slot's history, read as users read it: by ``iterate_changes``."""
+"""Reads the slot's stored history as users do: by ``iterate_changes``."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class Table:
     """A published table."""
 
-    #: What identifies a row in the stream; empty: nothing does but the whole row.
+    #: The columns that identify a row in the stream; empty if only the whole row does.
     key: tuple[str, ...]
     create: str
 

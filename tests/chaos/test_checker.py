@@ -103,7 +103,7 @@ _LASTING = """
 
 
 def lose_a_change(recording: Recording) -> None:
-    """One row of ``change`` is gone."""
+    """Delete a row of ``change``."""
     _falsify(f"DELETE FROM change WHERE (transaction_id, seq) = ({_LASTING})")
 
 
@@ -170,7 +170,7 @@ def swap_two_transactions(recording: Recording) -> None:
 
 
 def change_a_value(recording: Recording) -> None:
-    """One value of one row is another."""
+    """Change a value of a row."""
     _falsify(
         """UPDATE change SET new = new || '{"note": "falsified"}'::jsonb """
         f"WHERE (transaction_id, seq) = ({_LASTING})"
@@ -195,7 +195,7 @@ def leave_one_open(recording: Recording) -> None:
 
 
 def invent_a_commit(recording: Recording) -> None:
-    """One that rolled back is in history."""
+    """Turn a transaction that rolled back into a commit."""
     seq = max(t.commit_seq or 0 for t in recording.transactions()) + 1
     _falsify(
         "UPDATE transaction SET state = 'committed', commit_seq = %s, commit_lsn = end_lsn "

@@ -1,4 +1,4 @@
-"""What can be seen of the slot from outside: is its receiver live, is it another one, how far."""
+"""Watches the slot from outside: whether its receiver is live, which one it is, and how far."""
 
 import datetime as dt
 import time
@@ -24,7 +24,7 @@ FROM slot WHERE id = %s
 
 
 class Stuck(Exception):
-    """What was waited for did not come, and nothing else moved either."""
+    """The awaited state of the slot did not come, and nothing else moved either."""
 
 
 @dataclass(frozen=True, slots=True)

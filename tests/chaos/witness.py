@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-#: What a column shows where the server sent no value.
+#: Stands for a value that the server did not send.
 NOT_SENT = "\0not sent"
 
 _PEEK = """

@@ -11,5 +11,5 @@ from tests.support.crash_servers import store_server as store_server
 
 @pytest.fixture(params=["walsender", pytest.param("sql", marks=pytest.mark.long)])
 def interface(request: pytest.FixtureRequest) -> str:
-    """Both ways to read a slot, in turn: ``receive(source, interface=interface)``."""
+    """Return each way to read a slot in turn, for ``receive(source, interface=interface)``."""
     return str(request.param)

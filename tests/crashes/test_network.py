@@ -15,8 +15,8 @@ from tests.support.waiting import wait_for
 from tests.support.workload import Workload
 
 pytestmark = pytest.mark.slow
-#: How long a receiver and a source wait for each other, and for a store, where a host vanishes;
-#: after how many more seconds all must be well again.
+#: The seconds that a receiver and a source wait for each other, and for a store, when a host
+#: vanishes; and the seconds after which all must be well again.
 VANISHED_SECONDS = 4
 RECOVERY_SECONDS = 21
 IMPATIENT = {
@@ -165,7 +165,7 @@ def test_a_store_that_vanishes_without_a_word_is_left_to_another_receiver_in_tim
             _stored_again(slot)
             recovery = time.monotonic() - frozen_at
             workload.more(5)
-            # What the first one had under way comes through after all, and must change nothing.
+            # The first receiver's pending writes get through after all, and must change nothing.
             proxy.thaw()
             workload.more(10)
         slot.caught_up()

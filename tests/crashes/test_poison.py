@@ -1,4 +1,4 @@
-"""What cannot be stored, or not even decoded, stops its slot until somebody decides."""
+"""A message that cannot be stored or decoded stops its slot until somebody decides about it."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def _quarantined(slot: ReceivedSlot) -> dict[str, Any]:
 
 
 def _decide(slot: ReceivedSlot, found: dict[str, Any], decision: str) -> None:
-    """As the page and the command do (``store.quarantine.decide``)."""
+    """Store a decision as ``store.quarantine.decide`` does for the page and the command."""
     slot.store.run(
         "UPDATE quarantine SET decision = %s, decided_by = 'the auditor', decided_at = now() "
         "WHERE id = %s",

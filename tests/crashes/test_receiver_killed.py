@@ -89,7 +89,7 @@ def _goes_on_after_a_kill(slot: ReceivedSlot) -> None:
     slot.caught_up()
 
     assert_true_record(slot)
-    # What the first had shown of it while it was being received is discarded.
+    # The part of the transaction that the first receiver had shown early is discarded.
     [transaction] = slot.transactions("committed")
     assert transaction["inserts"] == 500
 

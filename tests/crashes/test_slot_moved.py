@@ -12,7 +12,7 @@ from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
-#: What beat has the workers do once in a while.
+#: Runs the periodic work that beat gives to the workers.
 LOOK = """
 from tests.support.sampling import sample_source
 from replview.store.retention.tidy import give_up_lost_ends
@@ -41,7 +41,7 @@ def _with_one_prepared(source: SourceDatabase, receive: Receive) -> ReceivedSlot
 
 
 def _gap(slot: ReceivedSlot) -> dict[str, str]:
-    """What the log says of the only gap."""
+    """Assert that the slot's log has one gap, with both ends, and return the gap's detail."""
     [event] = slot.events("gap")
     assert event["message"].endswith(".")
     detail = event["detail"]

@@ -29,8 +29,10 @@ def source_18(source: SourceDatabase) -> SourceDatabase:
 
 
 def log_what_runs(source: SourceDatabase) -> None:
-    """What a crash ended has no record of its end: the stream tells it once the server logs which
-    transactions run, which it does by itself every 15 s.
+    """Make the server log its running transactions now instead of within 15 s.
+
+    A transaction that a crash ended has no record of its end. The stream reports the end once the
+    server has logged which transactions run.
     """
     source.run("SELECT pg_log_standby_snapshot()")
 
@@ -71,7 +73,7 @@ def test_a_source_that_restarts_and_crashes_under_load_is_recorded_once(
     assert len(slot.incarnations()) == 1
     assert slot.transactions("prepared") == []
     assert len(slot.events("disconnected")) >= 2
-    # Where and when a crash ended a transaction nobody knows, which is not position and time 0.
+    # The position and time at which a crash ended a transaction are unknown, which is not zero.
     aborted = slot.transactions("aborted")
     assert [t for t in aborted if t["commit_lsn"] == "0/0"] == []
     assert [t for t in aborted if t["ended_at"] and t["ended_at"].year == 2000] == []

@@ -76,7 +76,7 @@ def test_a_connection_cut_in_the_middle_of_a_copy_gets_everything_once(
         slot = receive(source)
         source.run("INSERT INTO t VALUES (1, 1, 'the table is known')")
         slot.caught_up()
-        # What arrives at the store from now on ends somewhere among the rows.
+        # The connection breaks amid the rows that arrive at the store from now on.
         passed = 0
 
         def half_a_copy(chunk: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""Whether a record is true: nothing lost, nothing doubled, order kept, against the source itself.
+"""Compares a slot's record with its source: nothing lost, nothing doubled, order kept.
 
-Every stored change is applied in the order of history; what comes out must be the source's tables.
+Every stored change is applied in the order of history; the result must equal the source's tables.
 """
 
 from collections import defaultdict

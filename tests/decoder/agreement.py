@@ -48,7 +48,7 @@ _NOT_A_NUMBER = {"NaN", "Infinity", "-Infinity"}
 
 @dataclass
 class Summary:
-    """What a session sent, in a form that both plugins' words can be put in."""
+    """The content of a session's stream, in a form that is the same for all plugins."""
 
     committed: dict[int, list[ChangeEvent]] = field(default_factory=dict)
     end_lsns: dict[int, int] = field(default_factory=dict)
@@ -171,7 +171,7 @@ def _explained(expected: ChangeEvent, actual: ChangeEvent) -> list[str] | None:
 
 
 def _filtered(expected: ChangeEvent, actual: ChangeEvent) -> list[str] | None:
-    """Whether an update came as what a row filter makes of it."""
+    """Return ``["row filter"]`` if a row filter turned the update into the expected change."""
     if actual.op != "U":
         return None
     if expected.op == "I" and expected.new == actual.new:

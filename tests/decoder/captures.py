@@ -92,8 +92,8 @@ def _frame(line: dict[str, Any]) -> bytes:
     return _HEADER.pack(b"w", start, end, line["clock"]) + payload
 
 
-#: What the captured user-defined types are made of, by the name in their Type
-#: messages. A domain comes with its base type's name.
+#: The kinds of the captured user-defined types, by the name in their Type messages. A domain comes
+#: with its base type's name.
 _USER_TYPES = {
     "mood": UserType("enum"),
     "typé": UserType("enum"),
@@ -108,7 +108,7 @@ _USER_TYPES = {
 
 
 def user_types(name: str) -> dict[int, UserType]:
-    """What a receiver would read in the catalog about the types of a capture."""
+    """Return the types of a capture, as a receiver would read them in the catalog, by oid."""
     found: dict[int, UserType] = {}
     for event in capture(name).events():
         if isinstance(event, TypeSeen) and event.type.name in _USER_TYPES:

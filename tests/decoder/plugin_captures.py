@@ -1,4 +1,4 @@
-"""What text plugins said of the captured scenarios: their rows, read from ``captured/``.
+"""Reads the output of text plugins for the captured scenarios from ``captured/``.
 
 They were read on PostgreSQL 15 through ``pg_logical_slot_peek_changes()``, a row
 a line: lsn, xid and text between tabs; a text may hold line breaks. test_decoding's
@@ -40,7 +40,7 @@ def rows(scenario: str, plugin: str = "test_decoding") -> tuple[PluginRow, ...]:
 
 
 def whole_rows(scenario: str) -> tuple[PluginRow, ...]:
-    """Its rows without those of streamed transactions."""
+    """Return the rows of a scenario without those of streamed transactions."""
     return tuple(row for row in rows(scenario) if not row[2].startswith(_STREAMED))
 
 

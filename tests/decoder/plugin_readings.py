@@ -57,7 +57,7 @@ def run(connection: psycopg.Connection) -> None:
 
 
 def frames(connection: psycopg.Connection) -> list[tuple[int, bytes]]:
-    """What pgoutput says: lsn and payload."""
+    """Return pgoutput's messages from its slot, each with its LSN."""
     rows = connection.execute(
         "SELECT lsn, data FROM pg_logical_slot_peek_binary_changes('pgoutput', NULL, NULL, "
         "VARIADIC %s::text[])",
@@ -67,7 +67,7 @@ def frames(connection: psycopg.Connection) -> list[tuple[int, bytes]]:
 
 
 def peek(connection: psycopg.Connection, reading: str, slot: str = "") -> list[PluginRow]:
-    """What a text plugin says; of another ``slot`` than its own, where one is given."""
+    """Return a text plugin's rows from its own slot, or from ``slot`` where one is given."""
     own, options = READINGS[reading]
     rows = connection.execute(
         "SELECT lsn, xid::text::bigint, data FROM pg_logical_slot_peek_changes(%s, NULL, NULL, "
@@ -130,7 +130,7 @@ def truncation_of(reading: str, schema: str, table: str) -> list[PluginRow]:
 def assembler(
     reading: str, columns_of: ColumnsOf | None = None
 ) -> TestDecodingAssembler | Wal2JsonAssembler:
-    """What reads such rows."""
+    """Return an assembler for the rows of this reading."""
     if reading == "test_decoding":
         return TestDecodingAssembler(columns_of=columns_of)
     return Wal2JsonAssembler(
@@ -139,5 +139,5 @@ def assembler(
 
 
 def events(reading: str, rows: list[PluginRow]) -> list[Event]:
-    """What the rows make."""
+    """Return the events that the rows of this reading make."""
     return assembler(reading).feed(rows)

@@ -14,7 +14,7 @@ def changes_in(events: list[Event]) -> list[ChangeEvent]:
 
 
 def events_of(*texts: str, columns_of: ColumnsOf | None = None) -> list[Event]:
-    """What test_decoding's rows make in one transaction."""
+    """Return the events that test_decoding's rows make in one transaction."""
     rows = [(2, 7, text) for text in texts]
     assembler = TestDecodingAssembler(columns_of=columns_of)
     return assembler.feed([(1, 7, "BEGIN 7"), *rows, (3, 7, "COMMIT 7")])

@@ -1,4 +1,4 @@
-"""What a stream says in the end: its committed transactions, however they came."""
+"""Rebuilds a stream's committed transactions, however they were sent."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def rebuild(events: Sequence[Event], *, messages: bool = True) -> dict[int, list
 
 
 def essence(change: ChangeEvent) -> tuple[Any, ...]:
-    """What a change says, without what differs between two sessions' streams."""
+    """Return a change's content without what differs between two sessions' streams."""
     if isinstance(change.new, LogicalMessage):
         return ("M", change.new.prefix, change.new.content)
     assert change.relation is not None

@@ -91,7 +91,7 @@ def _has_list(connection: psycopg.Connection) -> bool:
 
 
 def catalog_of(connection: psycopg.Connection) -> ColumnsOf:
-    """What a receiver gives: a table's columns as they are now."""
+    """Return a function that reads a table's present columns from the catalog."""
 
     def columns_of(schema: str, table: str) -> Sequence[Column] | None:
         rows = connection.execute(

@@ -36,7 +36,7 @@ def test_a_time_is_what_datetime_says(moment: datetime, offset_seconds: int) -> 
             "2026-11-20 13:31:06.77+05:30",
             us_from_datetime(datetime(2026, 11, 20, 8, 1, 6, 770_000, UTC)),
         ),
-        # As PostgreSQL counts them: extract(epoch from …) - 946684800.
+        # PostgreSQL counts these as extract(epoch from …) - 946684800.
         ("294276-12-31 23:59:59.999999+00", 9_223_371_331_199_999_999),
         ("4714-11-24 00:00:00+00 BC", -211_813_488_000_000_000),
     ],

@@ -383,7 +383,7 @@ def test_runs_hold_ten_thousand_changes_at_most() -> None:
     assert runs[-1].changes[-1].seq == 20_001
 
 
-# What is refused.
+# Malformed rows are refused.
 
 
 @pytest.mark.parametrize(

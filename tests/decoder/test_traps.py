@@ -1,4 +1,4 @@
-"""Where a naive reading of pgoutput goes wrong, shown on what real servers sent."""
+"""The decoder avoids the mistakes of a naive reading of pgoutput, on real servers' bytes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_message_outside_transactions_comes_before_its_begin(server: str) -> N
 
     assert len(standalone) > 3
     assert all(not event.message.transactional and event.lsn for event in standalone)
-    # Those rolled back are told too, and so is one whose transaction is told later.
+    # Messages of rolled-back transactions are sent too, and so is one sent before its transaction.
     assert b"rolled back" in contents
     inside = [event for event in standalone if event.message.content == b"inside"]
     begun_after = seen[seen.index(inside[0]) + 1]
@@ -418,7 +418,7 @@ def test_options_no_server_accepts_are_refused(proto_version: int, streaming: st
 
 
 def test_a_prepared_transaction_streamed_again_is_forgotten_with_its_end() -> None:
-    """After a reconnect 18 may stream what an earlier session prepared: only K or r follows."""
+    """PostgreSQL 18 may stream a prepared transaction again after a reconnect; K or r ends it."""
     decoder = Assembler(proto_version=4, streaming="parallel")
     ended = struct.pack(">cBQQqI", b"K", 0, 0x100, 0x108, 0, wire.XID) + b"gid\0"
     decoder.feed([wire.stream_start(), wire.stream_stop()])

@@ -379,7 +379,7 @@ def test_the_options_are_of_their_format() -> None:
         Wal2JsonAssembler(format_version=3)  # type: ignore[arg-type]
 
 
-# What is refused.
+# Malformed rows are refused.
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def folder() -> Iterator[Path]:
 
 
 def reachable_folder() -> Iterator[Path]:
-    """The same, for fixtures."""
+    """Yield a folder that the servers' user can reach under root, for fixtures."""
     path = Path(tempfile.mkdtemp(prefix="replview-test-"))
     path.chmod(0o711)
     yield path
@@ -31,7 +31,7 @@ def shared_memory() -> set[str]:
 
 
 def shared_memory_of(pids: Iterable[int]) -> set[str]:
-    """Those of them that these processes hold: other tests start servers meanwhile."""
+    """Return the shared memory segments that these processes use, not those of other tests."""
     held = set()
     for pid in pids:
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():

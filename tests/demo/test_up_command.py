@@ -46,7 +46,7 @@ def up(data: Path, variables: dict[str, str], *options: str) -> subprocess.Popen
 
 
 def refusal(data: Path, variables: dict[str, str], *options: str) -> str:
-    """What it says when it does not start: one line."""
+    """Run ``replview up``, assert that it fails with one line, and return the line."""
     process = up(data, variables, *options)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 1, said

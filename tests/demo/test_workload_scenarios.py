@@ -34,7 +34,7 @@ SELECT data FROM pg_logical_slot_peek_binary_changes('shop', NULL, NULL, 'proto_
 
 @dataclass
 class Stream:
-    """What a slot sent: how often each kind of message, and what the tests look for in it."""
+    """The messages that a slot sent, counted by kind, and what the tests look for in them."""
 
     #: By tag; those sent between Stream Start and Stream Stop also as ``stream X``.
     tags: Counter[str] = field(default_factory=Counter)

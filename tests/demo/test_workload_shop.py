@@ -1,4 +1,4 @@
-"""What keeps the shop sound for weeks: preparing, left-overs, cycles, bounds."""
+"""The shop's workload stays sound for weeks: preparing, left-overs, cycles, bounds."""
 
 from __future__ import annotations
 

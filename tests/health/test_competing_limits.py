@@ -1,4 +1,4 @@
-"""Which of a slot's limits ends it first: WAL kept, our own budget, time without a consumer."""
+"""The estimate names the limit that ends a slot first: WAL kept, our budget, or idle time."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -108,7 +108,7 @@ def test_without_a_limit_on_wal_the_timeout_still_ends_it() -> None:
     assert (by_age[31].by, by_age[31].seconds) == (BY_IDLE, 29)
     assert by_age[90] is not None
     assert by_age[90].at_checkpoint
-    # What is read is not lost, which is known: an alert is over then.
+    # A slot that is read is not lost, which is known: an alert is over then.
     read = time_to_loss(source, idle_for(0, idle_since=None))
     assert read is not None
     assert read.seconds == math.inf
@@ -210,7 +210,7 @@ def test_alerts_and_their_trial_have_the_same_estimate() -> None:
     assert ends_in(row, inactive_since=(NOW - timedelta(seconds=45)).isoformat()) == 15
     assert ends_in(row, active=True, inactive_since=None) == math.inf
     copy = watched(90, make_source(max_slot_wal_keep_bytes=-1, in_recovery=True), synced=True)
-    # As past samples tell it: without the columns that say whose copy it is.
+    # Past samples lack the columns that say whose copy the slot is.
     told = {"active": False, "retained_wal_bytes": GB,
             "inactive_since": copy.facts["inactive_since"]}  # fmt: skip
     assert seconds_to_loss(copy, Observation(at=NOW, facts=told)) == math.inf

@@ -29,7 +29,7 @@ ADVANCE = """
 
 @pytest.fixture(scope="module")
 def pair(source_version: int) -> Iterator[Pair]:
-    """One for all tests here, which go on from where the one before ended."""
+    """Yield a pair that all tests here share; each goes on from where the one before ended."""
     with Pair(source_version) as made:
         run(made.primary, "CREATE PUBLICATION none", "CREATE TABLE filler (n int)",
             "SELECT pg_create_logical_replication_slot('cdc', 'pgoutput', false, false, true)",
@@ -53,7 +53,7 @@ def standby_of(pair: Pair) -> EmbeddedPostgres:
 
 
 def choose(server: EmbeddedPostgres, name: str, value: str) -> None:
-    """Also wakes the worker that syncs slots, which sleeps longer and longer."""
+    """Change a setting and reload, which also wakes the worker that syncs slots."""
     run(server, f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
 
 
@@ -71,7 +71,7 @@ def copy_is(pair: Pair, condition: str, *, going_on: bool = False) -> None:
 
 
 class Watched:
-    """Both as sources, sampled anew at each question."""
+    """The primary and the standby as sources, sampled anew for each question."""
 
     def __init__(self, pair: Pair, client: Client) -> None:
         make_partitions()

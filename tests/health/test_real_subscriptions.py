@@ -44,18 +44,18 @@ class Subscriber:
             return connection.execute("SELECT count(*) FROM orders").fetchone()[0]
 
     def facts(self) -> dict:
-        """As sampled now."""
+        """Sample the source and return the stored facts of the subscription."""
         assert sample_source(self.source) is None
         return WatchedSubscription.objects.get(source=self.source, name="follows").facts
 
     def page(self) -> str:
-        """What /slots/ says of it, sampled now."""
+        """Sample the source and return the text of the subscriptions on /slots/."""
         self.facts()
         page = self._client.get("/slots/").content.decode().split('id="subscriptions"')[1]
         return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.split("</section>")[0]))
 
     def fails(self) -> None:
-        """Its worker finds a row there that it is to insert."""
+        """Make the subscription's worker fail: a row that it is to insert is there already."""
         self.facts()
         self.database.run("INSERT INTO orders VALUES (100)")
         self.publisher.run("INSERT INTO orders VALUES (100)")

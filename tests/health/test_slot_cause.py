@@ -1,4 +1,4 @@
-"""What holds a slot and what to do about it: one answer on every page, as the server has it."""
+"""Every page gives the same cause and the same remedy for a slot that holds WAL."""
 
 import re
 from contextlib import suppress
@@ -135,7 +135,7 @@ def look(**values: Any) -> SourceState:
 
 
 def held(server: ServerSlot) -> Cause:
-    """By a session that has been at work for an hour."""
+    """Return the cause found while a session has been at work for an hour."""
     began = (NOW - timedelta(hours=1)).isoformat()
     running = [{"pid": 4711, "xid": 900, "xact_started_at": began, "backend_xmin_age": 100}]
     return cause_of(server, look(running=running, prepared=[], holders={"next_xid": 1000}), NOW)

@@ -1,4 +1,4 @@
-"""What is said before a receiver is stopped: each limit of its slot, the first one first."""
+"""Before a receiver is stopped, each limit of its slot is named, the nearest one first."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -49,8 +49,10 @@ def rates_at(samples: list[list[int]], number: int) -> list[float | None]:
 
 
 def errors_of(samples: list[list[int]]) -> tuple[list[float], list[bool]]:
-    """Of the estimate ten minutes before the limit is reached, as a share of ten minutes; and
-    whether that was within its span.
+    """Return the errors of the estimates made ten minutes before a limit is reached.
+
+    Each error is a share of the ten minutes. The second list says whether the actual time lay
+    between the estimate's soonest and latest.
     """
     errors, within = [], []
     for number, (at, position) in enumerate(samples):
@@ -176,7 +178,7 @@ def test_the_api_tells_state_cause_remedy_and_time_to_loss(signed_in: Any, scene
 
 
 def test_wal_of_one_server_counts_once(scene: Any) -> None:
-    """As two sources lead to it; a standby has the same identifier, and started at another time."""
+    """The WAL of a server with two sources counts once; a standby, started later, counts apart."""
 
     def retained() -> str:
         (figure,) = (each for each in figures(read_fleet()) if each.label == "Retained WAL")

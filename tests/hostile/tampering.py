@@ -5,9 +5,9 @@ import struct
 import threading
 from collections.abc import Callable
 
-#: Of an XLogData frame: its letter, two positions, a clock. The message comes after it.
+#: The size of an XLogData frame before its message: a letter, two positions and a clock.
 HEAD = 25
-#: What a receiver may need, whatever comes.
+#: The most memory that a receiver may need, whatever it receives.
 MOST_BYTES = 150_000_000
 
 
@@ -73,7 +73,7 @@ class GoingBack(Tampering):
         if self.done or tag not in (b"B", b"C") or (tag == b"C" and not self._begun):
             return message
         self._begun, self.done = True, tag == b"C"
-        # Of a Commit its flags come first, and its end after its own position.
+        # A Commit has its flags first, and its end after its own position.
         places = (begins,) if tag == b"B" else (begins + 1, begins + 9)
         for place in places:
             lsn = int.from_bytes(message[place : place + 8], "big") - self._by_bytes

@@ -32,7 +32,7 @@ def test_an_exports_watchers_are_woken(cookie: str, channel_layer_on_redis: None
         assert (await opened.connect())[0]
         socket = Socket(opened)
         await socket.send(type="watch", exports=[mine, 987_654])
-        # Of one that there is not, or not for this account, nothing is told.
+        # The socket does not mention exports that are missing or not visible to this account.
         assert (await socket.receive("watching"))["exports"] == [mine]
         heard = asyncio.ensure_future(socket.receive("went_on", timeout=20))
         # The channel layer knows of the membership a moment later.

@@ -1,4 +1,4 @@
-"""Which transactions a filter lets through."""
+"""A live filter lets the same transactions through as its SQL form."""
 
 import random
 from typing import Any

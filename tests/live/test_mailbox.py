@@ -1,4 +1,4 @@
-"""What waits for a browser stays small, and nothing is left out in silence."""
+"""A browser's queue stays small, and every transaction left out of it is named."""
 
 from typing import Any
 

@@ -32,7 +32,7 @@ def any_shop(any_source: SourceDatabase) -> SourceDatabase:
 
 
 def stamps(source: SourceDatabase, *statements: str, application: str = "till") -> list[dict]:
-    """What a session's statements write as stamps, by a slot that looks on."""
+    """Run the statements in a session and return the stamps that they write to the WAL."""
     with source.connect(application_name=application) as session:
         session.execute("SELECT pg_create_logical_replication_slot('look', 'pgoutput')")
         session.execute("CREATE PUBLICATION look FOR ALL TABLES")

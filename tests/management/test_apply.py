@@ -43,7 +43,7 @@ def the_store(settings, store_cluster, monkeypatch, source_password: str) -> Non
 
 @pytest.fixture
 def source_password(request) -> str:
-    """Of whichever server the test uses."""
+    """Return the password of the server that the test uses."""
     name = "forty_servers" if "forty_servers" in request.fixturenames else "source_cluster_18"
     return request.getfixturevalue(name).password
 
@@ -67,7 +67,7 @@ def apply(tmp_path: Path):
 
 @pytest.fixture
 def forty_servers() -> Iterator[EmbeddedPostgres]:
-    """One server with forty databases, a table in each."""
+    """Yield a server with forty databases, a table in each."""
     room = {"max_replication_slots": 60, "max_wal_senders": 60}
     with copied(settings=room) as server:
         with psycopg.connect(server.dsn("template1"), autocommit=True) as session:
@@ -106,7 +106,7 @@ def of_forty(server: EmbeddedPostgres, slots: dict[str, str] | None = None) -> s
 
 
 def versions() -> dict[str, list[tuple[str, ...]]]:
-    """Which transaction wrote each row of whatever applying might touch."""
+    """Return xmin and ctid of every row that applying a file might touch, by table."""
     tables = ("source", "slot", "slot_event", "mask_rule", "publication_look", "access_record")
     with connection.cursor() as cursor:
         found = {}
@@ -254,7 +254,7 @@ def test_how_much_is_kept_is_declared_too(shop, apply) -> None:
 
 
 def own_rules() -> dict[str, tuple[float | None, float | None, bool]]:
-    """Of slots alone: threshold, when it is over, whether it is on."""
+    """Return the slots' own alert rules by key: threshold, threshold to clear, whether it is on."""
     rules = AlertRule.objects.exclude(overrides=None).select_related("overrides")
     return {
         rule.overrides.key: (rule.threshold, rule.clear_threshold, rule.enabled) for rule in rules
@@ -272,7 +272,7 @@ def test_rules_of_a_slot_alone_are_declared_too(shop, apply) -> None:
         "inactive": (300.0, None, False),
         "share_now": (0.95, None, True),
     }
-    # What the sampler finds later is the slot that has them already.
+    # The rule has the slot's own identifier, under which the sampler finds the slot later.
     assert AlertRule.objects.get(overrides__key="inactive").slot_id == Slot.objects.get().pk
 
     assert apply(text, "--yes") == (0, "2 unchanged\n")
@@ -441,7 +441,7 @@ def test_mask_rules_are_there_before_the_slot_and_applied_twice_the_same(shop, a
     assert (found.source.name, found.column_pattern, found.when) == ("shop", "*email*", "display")
     assert found.created_at < SlotEvent.objects.earliest("at").at
     assert apply(text, "--yes") == (0, "3 unchanged\n")
-    # As a receiver that runs all the while has it.
+    # A receiver that runs all the while reads the rules like this.
     kept, email = MaskRules(Slot.objects.get().pk, {}), [NamedColumn("email", "text")]
     kept.read(connection.connection)
     assert kept.of_table("public", "people", email) == {}
@@ -470,7 +470,7 @@ def test_grants_are_declared_too(shop, apply) -> None:
     assert (given.source.name, given.tables) == ("shop", ["public.*"])
     status, said = apply(text, "--yes")
     assert (status, "to " not in said) == (0, True)
-    # Those of the roles are not in the file, and are left alone.
+    # Grants of the roles are not in the file, and are left alone.
     assert Grant.objects.count() == before + 1
     assert apply(text.replace("public.*", "sales.*"), "--yes")[0] == 0
     assert Grant.objects.get(user__username="bea").tables == ["sales.*"]
@@ -493,7 +493,7 @@ def test_a_kept_password_goes_to_the_hosts_it_is_for_or_those_that_are_trusted(
     assert "the password at env:FLEET_PASSWORD is not for 127.0.0.1" in said
 
     assert apply(of_shop(shop), "--yes", "--trust-host")[0] == 0
-    # It is sent there already: the file may be applied again.
+    # The password is sent there already, so the file may be applied again.
     assert apply(of_shop(shop), "--yes")[0] == 0
 
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture
 def root(tmp_path) -> str:
-    """Where a slice was exported: three rows of which one is left."""
+    """Write an exported history that ends with one row, and return its folder."""
     history = History(tmp_path / "exported")
     history.commit(("T",), ("I", {"id": 1, "a": "x", "big": "b"}), ("I", {"id": 2, "a": "y"}))
     history.commit(("U", {"id": 3, "a": "z"}, {"id": 1}), ("D", {"id": 2}), actor="alice")
@@ -180,7 +180,7 @@ def _runs(pid: int) -> bool:
 
 
 class _Frame:
-    """What a table needs of a DataFrame."""
+    """Has the parts of a DataFrame that a printed table needs."""
 
     columns = ["name", "n"]
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from django.test import Client
 
 _LINKS = re.compile(r'(?:href|data-open|hx-get|data-copies-from|data-poll-url)="(/[^"#]*)')
-#: What does something, or is no answer of ours.
+#: Addresses that change something, or whose answers are not made by our views.
 _LEFT_OUT = re.compile(r"^/(static|logout|login|components|api/v1/docs)")
 
 
@@ -49,7 +49,7 @@ class Looker:
 
 
 def _inside(whole: bytes) -> list[str]:
-    """What a packed answer holds: Parquet, or a zip of it."""
+    """Return the texts in a Parquet file, or in a zip of such files; empty for other content."""
     if whole.startswith(b"PAR1"):
         table = pq.read_table(io.BytesIO(whole))
         return [str(table.to_pydict()), str(table.schema.metadata)]

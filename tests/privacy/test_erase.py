@@ -114,7 +114,7 @@ class Clinic:
         return [change for _, change in iterate_changes(reading_session(), self.slot)]
 
     def erase(self, *words: str, **options: Any) -> Erasure:
-        """By the command."""
+        """Erase by the command and return the stored erasure."""
         call_command("erase", str(self.slot), *words, yes=True, **options)
         return Erasure.objects.latest("pk")
 
@@ -393,7 +393,7 @@ def test_only_some_columns_and_what_comes_later(clinic) -> None:
     row = Change.objects.filter(op="I", new__has_key="letter").order_by("transaction_id").first()
     page = row_history(reading_session(), clinic.slot, row.relation_id, {"mail": "PLANTED@new"})
     assert [entry.step.op for entry in page.entries] == ["U", "U", "U", "I"]
-    # What the source sends afterwards is recorded as ever.
+    # The source's later changes are recorded as ever.
     clinic.run("UPDATE patient SET name = 'PLANTED anew' WHERE mail = 'PLANTED@new'")
     assert clinic.recorded()[-1]["new"]["name"] == "PLANTED anew"
 
@@ -413,7 +413,7 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
                       {"seq": 2, "actor": "kept", "grade": "claimed"}]  # fmt: skip
     several.actor, several.context = "kept", None
     several.save()
-    # What an export is narrowed to it says in its manifest, too.
+    # The manifest of an export also holds the values that it is narrowed to.
     folder = exported("one", actors=["PLANTED admin"])
     texts = ["patient PLANTED ANNA", "planted@NEW", "kept"]
     searched = [exported(f"text {n}", text=text) for n, text in enumerate(texts)]

@@ -45,7 +45,7 @@ def admin(history: History) -> Client:
 
 
 def worked() -> None:
-    """What a worker does once."""
+    """Claim and carry out one erasure request, as a worker does."""
     claim = erasing.claim()
     assert claim is not None
     serving.carry_out(claim, threading.Event())
@@ -121,7 +121,7 @@ def test_a_look_at_a_masked_key_tells_nothing_of_what_it_found(admin: Client) ->
         address = admin.post("/privacy/erase/", {**FORM, "rows": rows})["Location"]
         worked()
         page = admin.get(address).text
-        # What is another on any page: times, tokens, the act's number and its digests.
+        # Drop the parts that differ on every page: times, tokens, the act's number and its digests.
         pages.append(re.sub(
             r"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d(\.\d+)?|<time.*?</time>|<li>[0-9a-f]{32}</li>"
             r"|<input type=\"hidden\"[^>]*>|erase/\d+|Erasure \d+|X-CSRFToken[^}]*}", "", page

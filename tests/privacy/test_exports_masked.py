@@ -1,4 +1,4 @@
-"""What leaves by files, and what files tell: no masked value, nothing of a hidden table."""
+"""Exports, and pages that read exported files, show no masked value and no hidden table."""
 
 import json
 from pathlib import Path
@@ -108,7 +108,7 @@ def written(shop: Shop, folder: Path, **wanted) -> tuple[Slice, list[dict]]:
 def test_an_export_holds_no_masked_value_and_says_which(shop: Shop, tmp_path, before) -> None:
     masked("status", "note")
     if before == "full":
-        # What this one did not send is the record's, and masked like all of it.
+        # The value that this change did not send comes from the record, and is masked as well.
         unsent = {"op": "U", "new": {"id": "1", "note": "777003"}, "key_hash": signed_hash(["1"])}
         shop.commit(unsent, relations={str(shop.orders.relation_id): [0, 1, 0, 0]})
     part, rows = written(shop, tmp_path / "out", before=before)
@@ -266,7 +266,7 @@ def test_files_written_before_are_shown_by_the_rules_of_now(shop, restricted, tm
     for page in (f"/exports/{row.pk}/", f"/history/{job.pk}/"):
         assert PLANTED not in admin.get(page).text
         assert PLANTED not in olga.get(page).text
-    # Where it wrote no table's rows, transactions are shown.
+    # Transactions are shown if the export wrote no table's rows.
     kept = [one for one in manifest["files"] if one["dataset"].endswith("transactions")]
     Export.objects.update(result={**manifest, "files": kept})
     assert "told by a message" in admin.get(f"/exports/{row.pk}/").text
@@ -421,7 +421,7 @@ def test_no_export_tells_by_a_least_size_how_long_a_withheld_value_is(
     shop.commit(message, state="message", size_bytes=48153)
 
     def transactions() -> tuple[int, ...]:
-        """How many an export, and how many the page, finds of each least size."""
+        """Return how many transactions an export and the page find for each least size."""
         words = [{"min_bytes": str(48151 + more), "slot": str(shop.slot)} for more in range(3)]
         with reading.connect(store_conninfo()) as store:
             found = [sizes_of(store, read_export_request(shop.slot, w).slice) for w in words]

@@ -130,7 +130,7 @@ def row_columns(transaction_id: int) -> list[str]:
 
 
 def _searches_find_nothing(looker: Looker, slot) -> None:
-    """Neither does a search tell that the string is there."""
+    """Assert that no search reveals the masked string."""
     words = {"slot": f"{slot.source.name}/{slot.name}"}
     found = looker.get("/api/v1/transactions", q=BEGINS, **words)
     assert '"items": []' in found or '"items":[]' in found
@@ -188,7 +188,7 @@ def test_masked_on_display_it_is_in_no_answer(source, record, caplog) -> None:
     _searches_find_nothing(looker, recording.slot)
     assert looker.leaks == []
     assert 500 not in looker.seen.values()
-    # It is there: who had not masked it would see it.
+    # The value is there: an account that had not masked it would see it.
     assert set(columns_holding(ENDS)) == {"change.old", "change.new"}
     MaskRule.objects.all().delete()
     one = Looker(_signed_in(name="other", role="admin"), ENDS)

@@ -136,7 +136,7 @@ def test_a_masked_value_is_a_mark_and_so_is_a_masked_null(history: History) -> N
     mask(column="note")
     first, second = changes_of(reading_session(), made)
     assert first.new == {"id": "1", "status": MASKED, "note": MASKED}
-    # Where nothing was sent, nothing is told.
+    # The old row of a DELETE is masked as well, NULL included.
     assert second.old == {"id": "1", "status": MASKED, "note": MASKED}
     assert undo_sql(second).reason == "note is masked"
     assert matching_text(reading_session(), [made], "secret") == set()
@@ -188,7 +188,7 @@ def test_no_text_is_looked_for_in_a_column_that_came_later(history: History) -> 
     later = history.table("orders", 16384, ["id", "e_mail"], number=2)
     new = {"id": "3", "e_mail": "PLANTED"}
     made = history.commit({"op": "I", "new": new, "version": later})
-    # What is known of the table is not older than a moment; and still older than the column.
+    # The cached facts of the table may be a moment old, and then lack the column.
     assert matching_text(reading_session(), [made], "PLANTED") == set()
     forget()
     assert matching_text(reading_session(), [made], "PLANTED") == set()
@@ -362,15 +362,15 @@ def test_no_raw_message_is_kept_of_a_table_with_masks(history: History) -> None:
     assert not withholds_raw(store, slot, {}, "public.items")
     # In a schema with a dot in its name.
     assert withholds_raw(store, slot, {}, "odd.one.orders")
-    # As it was called before, or after.
+    # The name that the table had before or has after counts as well.
     history.table("purchases", 16384, ["id", "status"], number=2)
     assert withholds_raw(store, slot, {}, "public.purchases")
-    # Of which table it is nobody knows.
+    # Nobody knows which table this is.
     assert withholds_raw(store, slot, {}, "")
 
 
 def test_nobody_is_told_whether_a_masked_value_changed(history: History) -> None:
-    """Neither by its absence (a large value that stayed is not sent), nor by an old key."""
+    """Answers are the same whether a masked value changed, was not sent, or moved the key."""
     cards = history.table("cards", 16386, ["id", "note"])
     large = [
         {"op": "U", "new": {"id": "1", "note": "other"}},

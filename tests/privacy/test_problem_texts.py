@@ -84,7 +84,7 @@ def test_what_a_server_says_of_data_is_told_by_its_sqlstate_alone() -> None:
             assert VALUE not in f"{told.cause} {told.remedy}", kind
 
 
-#: Where rows are handled.
+#: The folders whose code handles rows.
 _FOLDERS = ("decoder", "replview/receiver", "replview/parquet", "replview/store/read",
             "replview/spark")  # fmt: skip
 _PROBLEMS = {"Problem", "SourceProblem", "StoreProblem", "TargetProblem", "Incompatible",

@@ -1,4 +1,4 @@
-"""Who acted: claims and stamps, and what becomes of stamps that contradict each other."""
+"""Claims and stamps name a transaction's actor, and stamps may contradict each other."""
 
 import json
 from typing import Any

@@ -52,7 +52,7 @@ SLOWLY = 1
 
 
 def rows_of(recording: Recording, transaction: Transaction) -> dict[str, dict]:
-    """Its rows by id."""
+    """Return the rows of the transaction by id."""
     return {change.new["id"]: change.new for change in recording.changes(transaction)}
 
 
@@ -270,7 +270,7 @@ def test_a_rate_is_kept(source: SourceDatabase, record) -> None:
     started = time.monotonic()
     take(recording, "t", rows_per_second=60)
 
-    # How much longer it takes is the machine's business.
+    # Only the machine decides how much longer it takes.
     assert time.monotonic() - started > 1.2
 
 

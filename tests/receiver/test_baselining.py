@@ -14,7 +14,7 @@ from tests.support.waiting import wait_for
 
 
 class Wakes:
-    """Whom live pages would hear of it from."""
+    """Records the wake-ups of live pages in place of sending them."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, ...]] = []
@@ -47,7 +47,7 @@ def state_is(state: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def wakes(monkeypatch: pytest.MonkeyPatch) -> Wakes:
-    """Whom live pages would hear of it from."""
+    """Return the recorder that replaces the publisher of wake-ups."""
     told = Wakes()
     monkeypatch.setattr(baselining, "publisher", lambda: told)
     return told

@@ -18,7 +18,7 @@ from tests.support.source_databases import SourceDatabase
 pytestmark = pytest.mark.slow
 
 Record = Callable[..., Recording]
-#: What alters the table ``t (id, v, w)``, and the columns of which nothing is known afterwards.
+#: Statements that alter the table ``t (id, v, w)``, and the columns that are unknown afterwards.
 _ALTERED = {
     "rewritten": ("ALTER TABLE t ALTER v TYPE text USING 'T' || v", {"v"}),
     "replaced": ("ALTER TABLE t DROP v; ALTER TABLE t ADD v text DEFAULT 'dflt'", {"v"}),
@@ -31,7 +31,7 @@ _ALTERED = {
     "not rewritten": ("ALTER TABLE t ALTER v SET NOT NULL", set()),
 }
 _CHANGE = "INSERT INTO t VALUES (10, 'c', 'd')"
-#: How a change and the ALTER TABLE after it are committed.
+#: The ways to commit a change and the ALTER TABLE after it.
 _WAYS = {
     "apart": "{change}; {alter};",
     "together": "BEGIN; {change}; {alter}; COMMIT",
@@ -71,7 +71,7 @@ def _truth(source: SourceDatabase, key: int = 10) -> Mapping[str, Any]:
 
 
 def _run(source: SourceDatabase, statements: str) -> None:
-    """One after another, each as it would be sent by itself."""
+    """Run the statements one after another, each as a query of its own."""
     with source.connect() as session:
         for statement in filter(str.strip, statements.split(";")):
             session.execute(statement.encode())
@@ -89,7 +89,7 @@ def test_a_row_from_before_alter_table_is_unknown_where_it_was_altered(
 
     assert state.exists
     assert state.values.items() <= truth.items()
-    # Where the server described the table before the change, the catalog was ahead of it then.
+    # If the server described the table before the change, the catalog was ahead of the change.
     assert set(state.unknown) >= unknown
     source.run("UPDATE t SET id = 11 WHERE id = 10")
     recording.caught_up()
@@ -156,7 +156,7 @@ def test_a_table_that_stays_as_it_is_keeps_its_version(
 def test_a_receiver_that_is_behind_answers_as_of_what_it_has_stored(
     source: SourceDatabase, record: Record
 ) -> None:
-    """What a look finds counts only once the record has come to where it was taken."""
+    """A catalog read counts only once the record has reached the position of that read."""
     recording = _recording(source, record)
     with source.connect() as holder:
         holder.execute("BEGIN; INSERT INTO other VALUES (1)")

@@ -14,7 +14,7 @@ from tests.support.source_databases import SourceDatabase
 
 
 def scanned(recording, transaction, actor: str = "") -> list[tuple[str, str | None]]:
-    """Of each row of the transaction what it says itself, and whose the record says it is."""
+    """Return each inserted row's own ``who`` with the actor that the record gives for the row."""
     words = {"transaction": transaction.pk, "actor": actor}
     wanted = WantedChanges.from_words(recording.slot, words)
     batches = ChangeScan(reading_session(), wanted).batches()
@@ -91,7 +91,7 @@ def test_a_context_that_was_too_long_does_not_come_back_with_a_rollback(
 def test_where_the_stream_does_not_say_it_the_claim_is_perhaps(
     source: SourceDatabase, record
 ) -> None:
-    """In one of these transactions the claim counts, in the other it does not."""
+    """A claim is graded "perhaps" if the stream does not say whether it was rolled back."""
     source.run(ROWS, STREAMED)
     recording = record(source)
     with source.connect() as connection:
@@ -162,6 +162,6 @@ def test_a_claim_of_a_savepoint_that_a_large_transaction_rolled_back_is_none(
         found = scanned(recording, transaction)
         assert "x" not in {said for said, _ in found}, case
         assert grade == "perhaps" or all(said == actor for said, actor in found), case
-    # It counts, whatever became of the savepoint.
+    # The claim counts, whatever became of the savepoint.
     [message] = recording.transactions(state="message")
     assert (message.actor, message.actor_grade) == ("zoe", "claimed")

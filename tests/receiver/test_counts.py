@@ -1,5 +1,6 @@
-"""What savepoints, aborts and ROLLBACK PREPARED took back is not counted with what counts: every
-list is equal to ``SELECT count(*)`` over the changes that stand.
+"""Lists leave out changes that savepoints, aborts and ROLLBACK PREPARED undid.
+
+The number in every list equals ``SELECT count(*)`` over the changes that stand.
 """
 
 import io
@@ -52,7 +53,10 @@ def standing() -> dict[tuple[int, int | None, str], int]:
 
 
 def of_rows(recording: Recording) -> dict[tuple[int, int | None, str], int]:
-    """The same as the transactions' rows have it, each total checked against its tables."""
+    """Return the counts in the transactions' own rows, by transaction, relation and operation.
+
+    Asserts that each total of a transaction is the sum over its tables.
+    """
     found: Counter = Counter()
     lost = ("aborted", "rolled back")
     for row in (row for row in recording.transactions() if row.state not in lost):

@@ -1,4 +1,4 @@
-"""What ended a stream, as the walsender session tells it."""
+"""The walsender session raises the error that the server ended the stream with."""
 
 import pytest
 from psycopg import errors
@@ -17,7 +17,7 @@ def _reads_nothing(session: ReplicationSession) -> bool:
 def test_an_end_that_comes_alone_is_told_as_the_server_told_it(
     source: SourceDatabase, in_stream: bool | None
 ) -> None:
-    """Read when nothing is buffered: not by what reads a message that is whole."""
+    """The session reports the server's error although no message is buffered."""
     session = ReplicationSession(source.dsn)
     try:
         began = session.create_temporary_slot("ends_alone", two_phase=False)

@@ -1,4 +1,4 @@
-"""What is confirmed, and when."""
+"""The receiver confirms positions that are stored, and only moves forward."""
 
 import pytest
 from hypothesis import given

@@ -209,7 +209,7 @@ def test_very_many_subtransactions_are_stored_in_bounded_time(
     assert transaction.inserts == 10_000
 
 
-#: What stands before a position that a server tells: of a keepalive, of data, of a commit.
+#: The bytes before a position that a server sends: in a keepalive, in data, in a commit.
 POSITIONS = {
     "keepalive": rb"(d\0\0\0\x16k).{8}",
     "data": rb"(d\0\0\0.w.{8}).{8}",
@@ -221,7 +221,7 @@ POSITIONS = {
 def test_a_position_beyond_the_servers_wal_is_never_taken(
     source: SourceDatabase, record, told: str
 ) -> None:
-    """Once confirmed, the slot would be lost: nothing that comes ends after it."""
+    """A position beyond the server's WAL is refused: confirming it would lose the slot."""
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
     recording = record(source, start=False)
     tampered = re.compile(POSITIONS[told], re.DOTALL)

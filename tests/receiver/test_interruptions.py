@@ -143,7 +143,7 @@ def test_twenty_reconnections_leave_no_descriptor_and_no_thread(
 
     def reconnect(times: int) -> None:
         for wanted in range(connected() + 1, connected() + 1 + times):
-            # It has connected a moment before it reads the slot.
+            # The receiver connects a moment before it reads the slot.
             wait_for(cut)
             wait_for(lambda wanted=wanted: connected() >= wanted)
             source.run("INSERT INTO t SELECT coalesce(max(n), 0) + 1 FROM t")

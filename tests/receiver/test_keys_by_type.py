@@ -50,7 +50,7 @@ TYPES = {
     "varbit": ["1", "10"],
     "oid": ["9", " 9", "10"],
     "oidvector": ["1 2", " 1  2", "2 1"],
-    # Of these only the text that the source prints is looked up (see below).
+    # For these types only the text that the source prints is looked up (see below).
     "money": ["$1.00", "-$1,000.00"],
     "regtype": ["integer", "text"],
     "regclass": ["pg_class", "pg_type"],
@@ -98,7 +98,7 @@ def made(source, version: int, form: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def equal_texts(connection, kind: str, texts: list[str]) -> dict[str, int]:
-    """How many of the texts are equal to each, as the server says."""
+    """Return, by text, how many of the texts the server finds equal to it."""
     sql = f"SELECT count(*) FROM unnest(%s::text[]) AS o WHERE o::{kind} = %s::{kind}"
     return {text: connection.execute(sql, [texts, text]).fetchone()[0] for text in texts}
 

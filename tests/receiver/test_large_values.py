@@ -31,7 +31,7 @@ def small_limits(settings) -> None:
 
 
 def pieces_of(message: bytes, size: int) -> Pieces:
-    """As libpq gives it: pieces of one length, the last one shorter."""
+    """Return a message in pieces as libpq gives it: of one length, the last one shorter."""
     chunks: Iterator[bytes] = (message[at : at + size] for at in range(0, len(message), size))
     return Pieces(memoryview(next(chunks)), lambda: memoryview(next(chunks, b"")))
 
@@ -116,7 +116,7 @@ def test_bytes_that_are_no_text_are_named() -> None:
 
 
 def not_kept(told: object, spooled) -> object:
-    """What the record has of a text that whole messages told."""
+    """Return texts as the record has them after reading in pieces: large ones as names."""
     if isinstance(told, list):
         return [not_kept(value, spooled) for value in told]
     large = isinstance(told, str) and len(told.encode()) > MOST

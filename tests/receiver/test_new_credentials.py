@@ -26,7 +26,7 @@ def test_the_receiver_goes_on_with_them(record, source) -> None:
     stop = threading.Event()
 
     def worker() -> None:
-        """As beat has it: whenever the slot has no consumer, somebody begins."""
+        """Begin to receive whenever the slot has no consumer, as workers do for beat."""
         while not stop.wait(0.1):
             receive(slot.pk, owner="test", stop=stop, conninfo_of=conninfo_of)
 
@@ -53,7 +53,7 @@ def test_the_receiver_goes_on_with_them(record, source) -> None:
 
 
 def reader(source) -> str | None:
-    """Who has the slot open on the source."""
+    """Return the role that has the slot open on the source."""
     with source.connect() as connection:
         row = connection.execute(
             "SELECT usename::text FROM pg_stat_replication JOIN pg_replication_slots "

@@ -64,7 +64,7 @@ def test_the_record_is_the_same_as_through_pgoutput(
 
 
 def _told(recording) -> list[list[tuple]]:
-    """What must not depend on the plugin."""
+    """Return the changes of each transaction, without what may depend on the plugin."""
     names = {relation.pk: str(relation) for relation in Relation.objects.all()}
     return [
         [

@@ -136,7 +136,7 @@ def test_an_aborted_subtransaction_does_not_wait(source: SourceDatabase) -> None
 @pytest.mark.pg(16)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_each_change_is_of_the_last_claim_before_it(source: SourceDatabase, streamed: bool) -> None:
-    """As in the record: the same transactions, and each row says itself who wrote it."""
+    """Each peeked change names the actor of the last claim before it, as in the record."""
     source.run(claims.ROWS, "CREATE PUBLICATION looked FOR ALL TABLES",
                *([claims.STREAMED] if streamed else ()))  # fmt: skip
     slot = _make(source)

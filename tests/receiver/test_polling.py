@@ -1,4 +1,4 @@
-"""What is peculiar to the SQL interface: portions, open streams sent anew, other readers."""
+"""The SQL interface reads in portions, reads open streams anew, and notices other readers."""
 
 import threading
 import time
@@ -40,7 +40,7 @@ def _confirmed(recording: Recording) -> LSN:
 
 
 def _shown(recording: Recording) -> list[Transaction]:
-    """What the in-flight page shows."""
+    """Return the transactions that the in-flight page shows."""
     found = recording.transactions(state__in=["receiving", "streaming", "prepared"])
     return [t for t in found if not (t.state == "receiving" and t.streamed)]
 
@@ -210,7 +210,7 @@ def test_of_two_pollers_only_the_holder_of_the_lease_stores(source: SourceDataba
     source.run(TABLE)
     recording = record(source)
     recording.caught_up()
-    # As after a network that was cut in half: the first still reads, the lease is taken from it.
+    # The state after a network partition: the first receiver still reads, its lease is taken.
     type(recording.slot).objects.filter(pk=recording.slot.pk).update(lease_owner="")
     stop = threading.Event()
 

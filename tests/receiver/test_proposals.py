@@ -1,4 +1,4 @@
-"""Which worker beat offers a slot that nobody reads."""
+"""Beat offers a slot that nobody reads to the worker with the fewest slots."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ def test_the_worker_with_the_fewest_slots_is_asked() -> None:
 
 
 def test_a_worker_whose_lease_ran_out_is_asked_last() -> None:
-    """It may answer pings while its link to the store is silent."""
+    """A worker whose lease ran out may answer pings although its link to the store is silent."""
     load = Counter({"receivers-b@two": 3, "receivers-c@three": 2})
 
     assert choose_worker(WORKERS, load, former="receivers-a@one") == "receivers-c@three"

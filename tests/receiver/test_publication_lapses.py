@@ -1,4 +1,4 @@
-"""What was not published for a time is unknown from then on, until the row changes again."""
+"""Rows that were not published for a time are unknown from then on, until they change again."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tests.support.source_databases import SourceDatabase
 pytestmark = pytest.mark.slow
 
 PLAIN = "CREATE TABLE t (id int PRIMARY KEY, v text, n int DEFAULT 1)"
-#: What is told of a row that is there and may have changed unseen.
+#: The state of a row that exists and may have changed while it was not published.
 UNKNOWN = (None, "unpublished")
 
 
@@ -53,7 +53,7 @@ class Watched:
         return row_as_of(session, slot, self.relation.pk, wanted, moment=moment)
 
     def before_last(self, key: int = 1) -> tuple[str, str | None]:
-        """Where the row before its last change is from, and its ``v``; None: unknown."""
+        """Return the origin of the row before its last change, and its ``v``; None if unknown."""
         page = row_history(
             reading_session(), self.recording.slot, self.relation.pk, {"id": str(key)}
         )
@@ -70,7 +70,7 @@ class Watched:
         return [kind for kind, _ in groupby(kinds)]
 
     def is_whole_since(self, moment: dt.datetime) -> bool:
-        """Whether "no change since then" may be said."""
+        """Return True if the record may say that nothing changed since then."""
         found = coverage_of(reading_session(), self.recording.slot, table=("public", self.table))
         return found.says_no_change(since=moment)
 
@@ -220,7 +220,7 @@ def test_a_table_that_is_added_later_had_rows_that_nobody_saw(
 def test_a_table_that_was_created_while_inserts_alone_were_published(
     source: SourceDatabase, record: Record
 ) -> None:
-    """Its recorded insert does not prove that its updates were published."""
+    """A table's recorded insert does not prove that its updates were published."""
     source.run(PLAIN)
     watched = Watched(source, record(source), "u")
     watched.run("ALTER PUBLICATION {p} SET (publish = 'insert')")

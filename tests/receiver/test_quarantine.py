@@ -1,4 +1,4 @@
-"""What cannot be stored stops its slot, and waits for a decision by name."""
+"""A change that cannot be stored stops its slot until a named account decides about it."""
 
 import psycopg
 import pytest
@@ -155,7 +155,7 @@ def test_a_message_outside_any_transaction_is_kept_too_and_can_be_left_out(
     found = quarantined(recording)
     assert (found.xid, found.tag, found.relation) == (None, "M", "")
     assert b"poison" in bytes(Quarantine.objects.get(pk=found.pk).raw)
-    # What stands before it is in the record.
+    # All messages before the quarantined one are in the record.
     wait_for(lambda: recording.transactions(commit_seq=2))
     assert [row.state for row in recording.transactions()] == ["committed", "message"]
 

@@ -1,4 +1,4 @@
-"""What is committed on a source is in the store: whole, in order, once."""
+"""A receiver stores the source's commits whole, in order and once."""
 
 import pytest
 

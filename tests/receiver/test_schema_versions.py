@@ -57,7 +57,7 @@ def now_of(table: str) -> SourceNow:
 
 
 def lines(history: SchemaHistory) -> list[str]:
-    """What each version changed, the first first."""
+    """Return a summary of each version's changes, oldest version first."""
     told = []
     for version in reversed(history.versions):
         before = history.before(version)
@@ -429,8 +429,9 @@ def test_the_source_now_shows_no_value_of_a_masked_column(source, record, page: 
 def test_a_row_that_its_transaction_alters_after_it_was_streamed(
     source, record, alters: list[str], after: str, v: str | None, end: str, before: bool
 ) -> None:
-    """What came of the table while its transaction was in progress was described before it was
-    altered, and nothing describes it again.
+    """Altered values of a row sent before its transaction altered the table are unknown.
+
+    The stream described the table before it was altered, and does not describe it again.
     """
     source.run("CREATE TABLE ty (id int PRIMARY KEY, v text)")
     many = "INSERT INTO ty SELECT g, 'many' FROM generate_series(100, 2000) g"
@@ -443,7 +444,7 @@ def test_a_row_that_its_transaction_alters_after_it_was_streamed(
         recording.caught_up()
     with source.connect() as session:
         session.execute(f"BEGIN; INSERT INTO ty VALUES (10, 'c'); {many}")
-        # What is in progress is sent once it is flushed, which a commit does at once.
+        # Changes in progress are sent once they are flushed, which a commit does at once.
         source.run("COMMENT ON SCHEMA public IS 'flushed'")
         wait_for(lambda: recording.transactions(state="streaming"), 20)
         session.execute("; ".join([*(f"ALTER TABLE ty {each}" for each in alters), after]))
@@ -474,7 +475,7 @@ def test_a_row_that_its_transaction_alters_after_it_was_streamed(
 
 @pytest.mark.pg(16)
 def test_a_savepoint_alters_what_one_inside_of_it_has_changed(source, record) -> None:
-    """Its identifier is the smaller one."""
+    """The savepoint that alters the table has a smaller xid than the one that inserted the row."""
     source.run(f"ALTER DATABASE {source.name} SET {IMMEDIATE}")
     source.run("CREATE TABLE ty (id int PRIMARY KEY, v text)", "CREATE TABLE other (n int)")
     recording = record(source, start=False)
@@ -492,7 +493,8 @@ def test_a_savepoint_alters_what_one_inside_of_it_has_changed(source, record) ->
     assert (found.values, found.unknown) == ({"id": "10"}, {"v": "altered"})
 
 
-#: How an identity is switched: the key's column and the identity before and after, and meanwhile.
+#: The ways to switch the identity: the key's column and the identity before and after, and
+#: meanwhile.
 SWITCHES = [("id", "DEFAULT", "u", "USING INDEX riu"), ("u", "USING INDEX riu", "id", "DEFAULT")]
 
 
@@ -516,7 +518,7 @@ def test_what_became_of_a_row_while_the_identity_had_other_columns_is_unknown(
     source, record, mine: str, now: str, other: str, meanwhile: str,
     change: str, there: dict[int, str], how: str,
 ) -> None:  # fmt: skip
-    """Nothing tells then which key the row had before, and two keys may have the same values."""
+    """The key before the switch is unknown, and two keys may have the same values."""
     source.run(f"CREATE TABLE k ({mine} int NOT NULL, {other} int NOT NULL, v text)",
                "ALTER TABLE k ADD PRIMARY KEY (id)", "CREATE UNIQUE INDEX riu ON k (u)",
                "INSERT INTO k VALUES (3, 30, 'a'), (5, 50, 'b')",
@@ -541,7 +543,7 @@ def test_what_became_of_a_row_while_the_identity_had_other_columns_is_unknown(
 
     assert [row(number).exists for number in (3, 4, 5)] == [None, None, True]
     assert row(5).values == {mine: "5", other: "50", "v": "z"}
-    # What comes of a row afterwards is known again, but not what it was before.
+    # The row after the update is known again, but the row before it is not.
     source.run(f"UPDATE k SET v = 'last' WHERE {mine} <= 4")
     recording.caught_up()
     recording.end()
@@ -556,7 +558,7 @@ def test_what_became_of_a_row_while_the_identity_had_other_columns_is_unknown(
 def test_an_identity_that_a_prepared_transaction_showed_first_and_that_was_rolled_back(
     source, record
 ) -> None:
-    """Its PREPARE is where the keys were switched back, whatever became of it."""
+    """A PREPARE counts as the switch of the keys although its transaction is rolled back later."""
     source.run("CREATE TABLE k (id int PRIMARY KEY, u int NOT NULL, v text)",
                "CREATE UNIQUE INDEX riu ON k (u)",
                "INSERT INTO k VALUES (3, 30, 'a'), (5, 50, 'b'), (9, 90, 'c')")  # fmt: skip
@@ -594,7 +596,7 @@ def test_an_identity_that_only_a_rolled_back_transaction_showed_first(
     with source.connect() as one, source.connect() as two, source.connect() as three:
         for number, session in ((9, one), (3, two), (5, three)):
             session.execute(f"BEGIN; UPDATE k SET id = id + 1, v = 'y' WHERE id = {number}")
-            # What is in progress is sent once it is flushed, which a commit does at once.
+            # Changes in progress are sent once they are flushed, which a commit does at once.
             source.run("COMMENT ON SCHEMA public IS 'flushed'")
         wait_for(lambda: len(recording.transactions(state="streaming")) == 3, 20)
         for session, end in ((one, "ROLLBACK"), (two, second), (three, "COMMIT")):

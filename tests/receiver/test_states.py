@@ -126,7 +126,7 @@ def test_what_came_to_nothing_is_swept_away_after_a_while(
     monkeypatch.setattr(tidy, "LOOKED_AT_SECONDS", 0)
     tidy.sweep_tombstones(time.monotonic() + 60)
     assert not Change.objects.filter(transaction_id__in=[aborted.pk, rolled_back.pk]).exists()
-    # What it had been is still told.
+    # The transaction's state and counts remain.
     aborted.refresh_from_db()
     assert (aborted.state, aborted.aborted_changes) == ("aborted", 0)
     assert aborted.inserts > 0
@@ -264,7 +264,7 @@ def test_a_prepared_one_of_an_incarnation_that_ended_is_not_prepared_for_ever(
     source.run("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'p'")
     recording.caught_up()
     recording.end()
-    # As if the source were another cluster now.
+    # Pretend that the source is another cluster now.
     Slot.objects.get().incarnation.__class__.objects.update(system_identifier="other")
     recording.start()
     recording.streaming()

@@ -19,7 +19,7 @@ def slot(transactional_db) -> Slot:
 
 
 def _stop_in_a_copy(receiver: psycopg.Connection, slot: Slot) -> None:
-    """As far as SIGSTOP lets a batch come: the row locked, a COPY begun, no data sent."""
+    """Leave a batch as SIGSTOP may: the slot's row locked, a COPY begun, no data sent."""
     assert lease.take(receiver, slot.pk, "stopped") is not None
     receiver.execute(_LONG_AGO, [slot.pk])
     receiver.execute("BEGIN")

@@ -20,7 +20,8 @@ from tests.support.source_databases import SourceDatabase
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
-#: As the web server does: its pool, its limit, a lock of its own; and whether all is migrated.
+#: Connects as the web server does, with its pool, its limit and a lock of its own, and checks that
+#: all is migrated.
 WEB = """
 import django
 django.setup()

@@ -17,7 +17,7 @@ TABLE = "CREATE TABLE t (n int PRIMARY KEY, filler text)"
 
 
 def _waits_for_a_transaction(source: SourceDatabase, number: int) -> bool:
-    """Whether the creation of a slot waits for transaction ``number`` to end."""
+    """Return True if the creation of a slot waits for transaction ``number`` to end."""
     with source.connect() as connection:
         return bool(
             connection.execute(

@@ -1,4 +1,4 @@
-"""What is kept of a value: exactly the server's text, marked where it is not text, or nothing."""
+"""The store keeps a value exactly as the server's text, marks what is not text, or omits it."""
 
 import json
 

@@ -98,7 +98,7 @@ def test_sigterm_stops_it_with_the_last_position_confirmed(
         os.killpg(worker.pid, signal.SIGTERM)
     else:
         worker.terminate()
-    # As long as a service manager gives it, which on a quiet machine is far more than it needs.
+    # Wait as long as a service manager would, which is far more than a quiet machine needs.
     worker.wait(30)
 
     recording.slot.refresh_from_db()

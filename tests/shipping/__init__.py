@@ -1,1 +1,1 @@
-"""What is handed to somebody else's machine: the wheel, the image, the units, back-ups."""
+"""Tests of what is installed on other machines: the wheel, the image, the units, back-ups."""

@@ -35,7 +35,7 @@ _MARK: Final = "# pyproject.toml: sha256 "
 
 
 def digest() -> str:
-    """Of all that pyproject.toml asks for, however it is written down."""
+    """Return a digest of all requirements in pyproject.toml, independent of their layout."""
     told: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = told["project"]
     asked = [

@@ -23,7 +23,7 @@ far = Source(name="far")
 set_dsn(far, "postgresql://me:geheim@far.example/shop")
 far.save()
 """
-#: What somebody would look at first on a restored store.
+#: Checks what an operator would look at first on a restored store.
 LOOK = """
 from django.contrib.auth.models import User
 from django.core.management import call_command
@@ -54,7 +54,7 @@ def restored(store: CrashStore) -> Iterator[CrashStore]:
     """An empty database beside the store's, for a back-up."""
     found = CrashStore(store.server, f"{store.name}_restored")
     with psycopg.connect(store.server.dsn(), autocommit=True) as session:
-        # As docs/deploy.md says: of template0, the dump brings everything.
+        # Create it from template0, as docs/deploy.md says: the dump brings everything.
         session.execute(
             sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(found.name))
         )
@@ -63,12 +63,12 @@ def restored(store: CrashStore) -> Iterator[CrashStore]:
 
 
 def dump(store: CrashStore, file: Path) -> None:
-    """As docs/deploy.md says."""
+    """Back the store up with ``pg_dump``, as docs/deploy.md says."""
     run("pg_dump", "--format=custom", f"--file={file}", store.server.dsn(store.name))
 
 
 def restore(store: CrashStore, file: Path) -> None:
-    """As docs/deploy.md says."""
+    """Restore the back-up with ``pg_restore``, as docs/deploy.md says."""
     address = f"--dbname={store.server.dsn(store.name)}"
     run("pg_restore", "--exit-on-error", "--no-owner", address, str(file))
 

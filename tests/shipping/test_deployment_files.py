@@ -155,7 +155,7 @@ def test_the_image_is_built_from_files_that_are_there_and_not_ignored() -> None:
 
 
 def unit(path: Path) -> list[tuple[str, str]]:
-    """Its settings, in order; a name may come several times."""
+    """Return the settings of a unit file, in order; a name may come several times."""
     lines = [line for line in path.read_text().splitlines() if re.match(r"[A-Z]\w+=", line)]
     return [(line.partition("=")[0], line.partition("=")[2]) for line in lines]
 
@@ -202,7 +202,7 @@ def test_the_command_beside_the_units_has_what_they_have() -> None:
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     for path in [*SERVICES, UNITS / "replview.target"]:
-        # It looks whether the program is there.
+        # systemd-analyze checks that the program exists.
         text = path.read_text().replace("/opt/replview/bin/replview", sys.executable)
         (tmp_path / path.name).write_text(text)
     said = subprocess.run(

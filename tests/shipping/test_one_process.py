@@ -63,7 +63,7 @@ def up(folder: Path, variables: dict[str, str], *words: str) -> "subprocess.Pope
 
 
 def ready(port: int) -> bool:
-    """Whether the pages, the store and its tables are there."""
+    """Return True if the web server, the store and its tables are ready."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
             return bool(answer.status == 200)
@@ -85,7 +85,8 @@ def test_processes_that_start_together_migrate_once_serve_and_stop(
             assert time.monotonic() < deadline
             time.sleep(0.1)
         for process in (web, worker):
-            # They became what they run, and nothing of the secrets is in their environment.
+            # The processes replace themselves with what they run, and their environment has no
+            # secrets.
             words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
             while "manage.py" in " ".join(words):
                 time.sleep(0.1)

@@ -13,7 +13,7 @@ from tests.support.variables import ROOT
 
 pytestmark = pytest.mark.slow
 
-#: Where the wheel has what lies at the top of a clone.
+#: The places in the wheel of folders that lie at the top of a clone.
 INSIDE = {"templates": "replview/_templates", "static": "replview/_static"}
 
 #: Run where the wheel is installed, away from any clone.
@@ -65,7 +65,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files_below(folder: str) -> Iterator[tuple[str, Path]]:
-    """What of a clone's folder is of the project: its path below, and where it is."""
+    """Yield the project's files in a clone's folder: the path below it, and where the file is."""
     for path in sorted((ROOT / folder).rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
             yield path.relative_to(ROOT / folder).as_posix(), path
@@ -93,7 +93,7 @@ def test_the_sdist_holds_what_a_wheel_is_built_from(built: Path) -> None:
 
 
 def run(installed: Path, folder: Path, *words: str) -> str:
-    """What a program says that runs in a foreign folder, with the wheel's replview."""
+    """Run Python in an unrelated folder with the wheel's replview; return standard output."""
     environment = {
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": str(installed),

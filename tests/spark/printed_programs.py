@@ -45,7 +45,7 @@ def statements() -> list[str]:
 
 
 def run(program: Snippet, spark: Any = None) -> Any:
-    """What a program leaves in ``rows``, or ``changes``."""
+    """Run a printed program and return its ``rows``, or its ``changes``."""
     if program.name.startswith("duckdb"):
         duckdb = pytest.importorskip("duckdb")
         with duckdb.connect() as session:

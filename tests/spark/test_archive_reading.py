@@ -167,7 +167,7 @@ def test_a_row_has_its_changes_newest_first_page_by_page(
         cursor = page.older
     assert paged == every
     assert len(every) == 2
-    # What takes too long is gone on with.
+    # A read that takes too long can be continued.
     late = incarnation.row([oids["other"]], {"id": "1"}, seconds=-1)
     assert (late.changes, late.searched_back_to is not None) == ([], True)
     assert [c.seq for c in archive_reading.ArchivedIncarnation.row(

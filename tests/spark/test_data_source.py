@@ -103,7 +103,7 @@ def test_a_stream_goes_on_where_it_stopped_and_doubles_nothing(
 
     assert run() == [20, 20, 10]
     assert run() == []
-    # As after a crash between the writing of a batch and its commit.
+    # Remove the last commit, as a crash between the writing of a batch and its commit would.
     folder = tmp_path / "checkpoint" / "commits"
     commits = sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name))
     commits[-1].unlink()

@@ -139,7 +139,7 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
     first = read.transaction(1)
     assert first is not None
     assert [(c.new or {}).get("n") for c in first.changes] == ["1.50", "NaN"]
-    # As one slice it stands in one root, as text.
+    # The whole slice at once stands in one root, as text.
     one = export(whole, Target.of(str(tmp_path / "one")), dsn=store_dsn)
     assert list(roots(tmp_path / "one", whole)) == ["public.t"]
     assert one.document["changes"] == sum(each.document["changes"] for each in manifests)
@@ -162,7 +162,7 @@ def test_a_run_killed_before_the_end_goes_on_in_the_same_roots(
 
     [made] = archived(whole, tmp_path, store_dsn)
     before = digests()
-    # As a run leaves it that is killed between the files of the second root and the third.
+    # Leave the files as a run does that is killed between the second root and the third.
     target = Target.of(str(tmp_path))
     mark_unfinished(target, whole)
     target.delete(path_of(whole))
@@ -205,7 +205,7 @@ def test_spark_reads_all_roots_as_one_table(
     assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
     assert sorted(row["n"] or "" for row in rows) == ["", "2026-11-20 07:57:11.5+00"]
     first = dataset.changes(spark, END).where("_change_type = 'insert'").collect()
-    # What no decimal holds stood beside the column: as text it is in it.
+    # A value that no decimal holds stood beside the column; a text column holds it.
     assert {row["id"]: row["n"] for row in first} == {1: "1.50", 2: "NaN", 3: None}
     assert not any(row["_pg_raw"] for row in first)
     shapes = schema_versions(spark, dataset).frame.collect()

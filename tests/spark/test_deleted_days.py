@@ -1,4 +1,4 @@
-"""What retention deleted is read from the archive, each row once, or it is an error."""
+"""Deleted days are read from the archive, each row once; a missing day is an error."""
 
 import datetime as dt
 import logging
@@ -39,7 +39,7 @@ def age(days: int) -> None:
     ensure_partitions(connection.connection, day_of(newest.pk - days * 24 * IDS_PER_HOUR),
                       day_of(newest.pk))  # fmt: skip
     with connection.cursor() as cursor:
-        # What was aged before stays where it is.
+        # Transactions that were aged before stay where they are.
         after = newest.pk - 24 * IDS_PER_HOUR
         for table, name in _TABLES.items():
             cursor.execute(_AGE.format(table=table, id=name, hours=days * 24,
@@ -49,7 +49,7 @@ def age(days: int) -> None:
 
 
 def drop_oldest() -> None:
-    """By retention, which deletes nothing that an archive is to have and lacks."""
+    """Delete the oldest day by retention, which keeps what the archive still lacks."""
     day = deletion.oldest_day()
     assert deletion.why_kept(day) == ""
     while Transaction.objects.filter(pk__lt=(deletion._ids(day)[1])).exists():
@@ -72,7 +72,7 @@ def archived(tmp_path: Path, monkeypatch, store_dsn: str) -> Callable[[], str]:
 
 
 def read(dsn: str, **options: str) -> list[dict[str, Any]]:
-    """By the reader that Spark drives."""
+    """Return the rows read by the reader that Spark drives."""
     source = ReplviewDataSource({"dsn": dsn, **options})
     reader = source.reader(source.schema())
     return [row for partition in reader.partitions() for batch in reader.read(partition)
@@ -182,7 +182,7 @@ def test_a_read_over_the_border_goes_on_in_the_store_and_a_hole_is_an_error(
             read(store_dsn, relation="public.t", **options)
         assert "deleted commit_seq 1 to 6 of" in str(caught.value)
         assert "failOnDataLoss=false" in str(caught.value)
-    # What asks of nothing before what is kept.
+    # A read that starts at the first kept transaction needs no deleted one.
     assert read(store_dsn, relation="public.t", from_lsn=str(lsns[6])) == whole[6:]
     with caplog.at_level(logging.WARNING, "replview.spark"):
         assert read(store_dsn, relation="public.t", failOnDataLoss="false") == whole[6:]

@@ -35,7 +35,7 @@ def read(store_dsn: str, slot: str, table: str) -> list[dict]:
 
 
 def by_row(rows: list[dict], shapes: dict[int, tuple[str, ...]]) -> dict[tuple[str, int], tuple]:
-    """By its place in the WAL the row before each update as far as it is known, and how."""
+    """Return, by ``(LSN, seq)``, the known row before each update, and whether it was derived."""
     found = {}
     for row in rows:
         if row["_change_type"] == "update_preimage":
@@ -47,7 +47,7 @@ def by_row(rows: list[dict], shapes: dict[int, tuple[str, ...]]) -> dict[tuple[s
 
 
 def pages_tell(changes) -> dict[tuple[str, int], tuple]:
-    """The same by what the pages read."""
+    """Return, by ``(LSN, seq)``, the row before each update as the pages read it."""
     images = before_images(reading_session(), changes)
     found = {}
     for change in changes:

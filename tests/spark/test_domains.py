@@ -84,7 +84,7 @@ def test_numbers_of_no_precision_are_decimals_where_asked_for(
     assert found["f"].to_pylist() == [Decimal("1.25"), None, Decimal(7)]
     assert found["k"].to_pylist() == [Decimal("2.5"), None, None]
     assert found["l"].to_pylist() == [[Decimal("0.125")], None, None]
-    # What does not fit is text beside it, and counted.
+    # A value that does not fit is stored as text beside the column, and counted.
     assert [dict(raw) for raw in found["_pg_raw"].to_pylist()] == [
         {}, {"f": "NaN", "k": "0.0001"}, {"k": "1" + 35 * "0"},
     ]  # fmt: skip

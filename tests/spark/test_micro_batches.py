@@ -16,7 +16,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
-#: Of one change each; every tenth is of our table.
+#: Each has one change; every tenth is of our table.
 _TRANSACTIONS = """
     INSERT INTO transaction (id, incarnation_id, commit_seq, xid, state, streamed, commit_lsn,
         end_lsn, commit_time, inserts, updates, deletes, truncates, messages, size_bytes, relations,
@@ -30,7 +30,7 @@ _TRANSACTIONS = """
 
 
 def rows_read(store: psycopg.Connection) -> int:
-    """Of transactions, by sessions that have ended."""
+    """Return the rows of ``transaction`` that ended sessions have read."""
     gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = %s)"
     wait_for(lambda: store.execute(gone, ["replview spark"]).fetchone()[0])
     [(rows,)] = store.execute(

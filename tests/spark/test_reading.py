@@ -72,12 +72,12 @@ def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, m
         patch.setattr(batching, "copied", None)
         read_as_recorded()
     with monkeypatch.context() as patch:
-        # As large transactions are, and such as lie scattered.
+        # Read in the way in which large or scattered transactions are read.
         patch.setattr(transactions, "GROUP_CHANGES", 0)
         patch.setattr(transactions, "SPARSE", 0)
         read_as_recorded()
 
-    # What a number's text would never hold.
+    # The text of a number never holds this separator.
     first.new |= {"_seq": "7\x1f8"}
     Change.objects.filter(pk=first.pk).update(new=first.new)
     read_as_recorded()
@@ -268,7 +268,7 @@ def test_a_plan_reads_the_transactions_as_often_whatever_the_number_of_tables(
         relation: reading.cut(store, whole, table, rows_per_part=17, by_day=True)
         for relation, (table, _) in tables.items()
     }
-    # Of some actors' changes alone, too: nobody is named, and nobody's are all.
+    # Narrowing to some actors cuts the same: no change names an actor here.
     nobody = replace(whole, narrowed=Narrowing.of(TransactionFilter(actor="?")))
     assert cut_tables(store, nobody, tables) == cut_tables(store, whole, tables)
 

@@ -1,4 +1,4 @@
-"""What is exported in pieces, with runs killed between, is the source's table again, row for row.
+"""Exports in pieces, with runs killed between, give the source's tables again, row for row.
 
 Five seeds of random histories of ten tables, or as many as ``ROUND_TRIPS`` says, from ``SEED`` on.
 """
@@ -32,7 +32,7 @@ _FIRST = int(os.environ.get("SEED", "0"))
 _SEEDS = range(_FIRST, _FIRST + int(os.environ.get("ROUND_TRIPS", "5")))
 #: CI's main run plays so many of them each time, the first ones.
 _EVERY_TIME = 1
-#: Those that nobody alters: what ALTER TABLE does to rows is in no change of them.
+#: Columns that nobody alters: the changes do not say what ALTER TABLE does to rows.
 _COLUMNS = ("rid", "id", "part", "a", "n", "big")
 #: Programs end with these words where the changes do not tell of which row one was.
 _UNTOLD = "of which row they are"
@@ -82,7 +82,7 @@ def _export_in_pieces(dice: random.Random, slot: str, store_dsn: str, root: Path
 
 
 def _programs(root: Path, table: Table, oid: int) -> Iterator[Snippet]:
-    """Those that are printed for the table."""
+    """Yield the programs that an export prints for the table."""
     [incarnation] = (path.relative_to(root) for path in root.glob("*/*"))
     target, newest = Target.of(str(root)), dict[str, int]()
     for schema in root.glob(f"*/*/*.*/{layout.SCHEMA}"):
@@ -102,7 +102,10 @@ def _programs(root: Path, table: Table, oid: int) -> Iterator[Snippet]:
 
 
 def _hold(table: Table, held: dict[str, Row], program: Snippet, spark: Any) -> bool:
-    """Whether it gives the table; what it gives is what the source holds, but for what it names."""
+    """Return True if the program gives the source's table, False if it says that it cannot.
+
+    Columns that the program names as unknown are not compared.
+    """
     try:
         rows = as_arrow(run(program, spark)).to_pylist()
     except Exception as error:

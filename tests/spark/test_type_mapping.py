@@ -104,7 +104,7 @@ def test_every_type_as_a_real_server_writes_it(server, type_name, arrow, literal
     for literal in literals:
         server.execute("TRUNCATE t")
         server.execute(f"INSERT INTO t VALUES ({literal})")
-        # As an output function writes it, which a cast to text of char(n) would trim.
+        # An output function writes the text like this; a cast to text would trim char(n).
         texts.append(server.execute("SELECT nullif(concat(v), '') FROM t").fetchone()[0])
     if "''" in literals:
         texts[list(literals).index("''")] = "\\x"

@@ -121,7 +121,7 @@ def test_every_engine_reads_back_what_was_recorded(
     )
     assert written_rows(tmp_path / "b") == written_rows(tmp_path / "a")
     assert not [path for path in (tmp_path / "b").rglob("*") if "_writing-" in path.name]
-    # What is whole there is left as it is.
+    # Complete files are left as they are.
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").rglob("*.parquet")}
     assert export(whole, Target.of(str(tmp_path / "a")), dsn=store_dsn) == manifest
     assert {path: path.stat().st_mtime_ns for path in before} == before

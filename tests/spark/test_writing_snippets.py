@@ -71,7 +71,7 @@ def _text(value: Any, kind: pa.DataType) -> str | None:
 
 @pytest.fixture
 def copies(tmp_path, monkeypatch) -> Path:
-    """Where Iceberg's catalogue, and Delta's table, stand."""
+    """Return the folder of Iceberg's catalogue and of Delta's table."""
     monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{tmp_path}/catalog.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", f"file://{tmp_path}/warehouse")
     return tmp_path
@@ -131,7 +131,7 @@ def test_every_program_gives_the_sources_table(source, recording, store_dsn, spa
             rows = run(program, spark)
         table = copied(name, copies) if name in ("delta", "iceberg") else as_arrow(rows)
         told, unknown = in_words(table)
-        # Of a column that came later nobody said what older rows have: its default, or nothing.
+        # The value that older rows have in a later column is unknown: its default, or NULL.
         assert {name for names in unknown.values() for name in names} == {"big", "extra"}, name
         assert {mail for mail, names in unknown.items() if "big" in names} == not_followed, name
         shown = {
@@ -143,7 +143,7 @@ def test_every_program_gives_the_sources_table(source, recording, store_dsn, spa
 
 @pytest.mark.slow
 def test_what_is_not_known_is_named(source, recording, store_dsn, tmp_path) -> None:
-    """As the server sent it, the programs say what they lack; without a record, so does full."""
+    """Programs name the values that were not sent; full images count rows without a record."""
     source.run(
         f"INSERT INTO t (id, mail, big) VALUES (1, 'a', {LONG})",
         "UPDATE t SET price = 1 WHERE id = 1",

@@ -1,4 +1,4 @@
-"""What actors did: from the sums and from what came after them, the same."""
+"""Sums over actors are the same from the stored sums and from later transactions."""
 
 import datetime as dt
 import time

@@ -1,4 +1,4 @@
-"""What goes to the archive next, and what its mark moves over."""
+"""The archive's next slice is chosen, and its mark moves over archived transactions."""
 
 import datetime as dt
 from io import StringIO
@@ -96,7 +96,7 @@ def test_one_that_is_too_young_holds_back_all_after_it(days: Days) -> None:
 def test_a_slice_has_bounded_changes_and_what_is_little_waits(days: Days, monkeypatch) -> None:
     monkeypatch.setattr(archive, "MOST_CHANGES", 3)
     assert [taken(days), taken(days)] == [3, 4]
-    # Of today: little of a day that is not over waits for more, but not for ever.
+    # A few transactions of a day that is not over wait for more, but not for ever.
     instance_settings.write("archive.after_hours", 0, "somebody")
     monkeypatch.setattr(archive, "MOST_CHANGES", 1_000)
     taken(days, 16)
@@ -198,7 +198,7 @@ def test_without_an_archive_and_of_slots_that_are_removed_a_day_goes(days: Days)
 def test_coverage_says_since_when_the_store_and_the_archive_answer(days: Days) -> None:
     assert coverage_words(coverage_of(reading_session(), days.slot)).archived is None
     taken(days)
-    # As long as the store has as much, the archive is not worth a word.
+    # The archive is not mentioned as long as the store has as much.
     assert coverage_words(coverage_of(reading_session(), days.slot)).archived is None
     assert retention.drop_day(the(4)) is not None
     output = coverage_words(coverage_of(reading_session(), days.slot)).archived
@@ -290,7 +290,7 @@ def test_the_page_chooses_a_target_once_it_was_written_to(
     assert archive.chosen() == archive.Choice(str(tmp_path / "a"), 1.5, 21_600)
     record = AccessRecord.objects.order_by("id").values_list("subject", flat=True)
     assert list(record)[-2:] == ["the archive: after_hours 1.5", f"the archive: {tmp_path / 'a'}"]
-    # What is not due yet goes there where somebody asks, and what failed is tried at once.
+    # A request archives what is not due yet, and tries at once what failed.
     instance_settings.write("archive.after_hours", 24 * 30, "somebody")
     assert next_step() is None
     assert admin_client.post("/store/archive/now/").status_code == 302

@@ -1,4 +1,4 @@
-"""What a row was before a change, from rows written by hand."""
+"""The row before a change is read from changes that the tests write by hand."""
 
 import datetime as dt
 import random
@@ -120,7 +120,7 @@ def test_a_change_committed_before_a_snapshot_comes_before(shop) -> None:
 
 @pytest.fixture
 def old_shop(shop: History) -> History:
-    """The same, with room for sixty days."""
+    """Return the shop's history with partitions for sixty days."""
     today = dt.datetime.now(tz=dt.UTC).date()
     ensure_partitions(connection.connection, today - dt.timedelta(days=60), today)
     return shop
@@ -140,7 +140,7 @@ def test_what_was_open_for_days_comes_where_it_committed(old_shop, was_open) -> 
     old_shop.commit(update(row("third")), hours_ago=20 * 24, **was_open)
     last = old_shop.commit(update(row("now")))
     assert before(last) == row("third")
-    # It, in its turn, was seen before what it finds.
+    # The next such change was first seen before the change that it follows.
     old_shop.commit(update(row("fifth")), hours_ago=2)
     assert before(old_shop.commit(update(row("late")), hours_ago=45 * 24, **was_open)) == row(
         "fifth"
@@ -296,7 +296,7 @@ def test_a_whole_old_row_tells_what_was_before_it(shop) -> None:
     state, early = (row_as_of(*asked, lsn=lsn) for lsn in (1950, 500))
 
     assert (state.exists, state.values) == (True, old)
-    # Which columns the table had before its first recorded change, nobody knows.
+    # Nobody knows which columns the table had before its first recorded change.
     assert (early.exists, early.values) == (True, {"id": "42"})
     assert early.unknown == {"status": "altered", "note": "altered"}
 
@@ -323,7 +323,7 @@ def test_many_rows_together_are_what_each_is_by_itself(shop, monkeypatch) -> Non
 
     assert len(singly) > 50
     assert before_images(reading_session(), changes) == singly
-    # Where one row has too many changes, it is looked for by itself.
+    # A row with too many changes is looked for by itself.
     monkeypatch.setattr("replview.store.read.row_history.row_past.PLACES_A_ROW", 0)
     monkeypatch.setattr("replview.store.read.row_history.row_past.PLACES_MORE", 3)
     assert before_images(reading_session(), changes) == singly

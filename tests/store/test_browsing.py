@@ -276,7 +276,7 @@ def test_a_block_that_is_there_in_part_is_counted_on_in_part() -> None:
 @pytest.mark.parametrize(
     ("found", "next_range"),
     [
-        # As many as expected: what the other blocks hold is believed.
+        # As many as expected: the numbers of the other blocks are believed.
         (60, (97_000, 98_999)),
         # Half as many: so are they, and twice as many blocks are looked through.
         (30, (95_000, 98_999)),

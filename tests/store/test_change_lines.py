@@ -1,4 +1,4 @@
-"""What ``replview changes`` writes of a varied record, held equal byte for byte to a naive form."""
+"""``replview changes`` writes the same bytes as a naive form, for a varied record."""
 
 import csv
 import io
@@ -92,7 +92,7 @@ def history(begun: History) -> History:
         {"op": "I", "new": {**whole, "note": "é" * 2000}, "subxid": 12},
         {"op": "I", "new": {"id": "1", "status": "s"}, "version": keyless},
     ):  # fmt: skip
-        # What is alone in its transaction may be written by the store.
+        # A change that is alone in its transaction may be written by the store.
         found.commit(alone)
     return found
 

@@ -87,7 +87,7 @@ def contents(source: SourceDatabase) -> dict[str, list[Any]]:
 
 
 def changes_of_all(recording: Recording) -> list[list[ChangeRow]]:
-    """Of each transaction, in order."""
+    """Wait for the receiver and return the changes of each transaction, in order."""
     recording.caught_up()
     found = []
     for transaction in recording.transactions():

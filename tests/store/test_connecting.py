@@ -9,7 +9,7 @@ from django.db import connections
 
 from replview.store.connecting import connect_store
 
-#: What a worker does first, then what a chore does.
+#: Opens connections as a worker does first, and then as a chore does.
 KEEP = """
 import django
 django.setup()
@@ -25,7 +25,7 @@ for _ in range(2):
 
 @pytest.mark.django_db
 def test_options_of_the_address_are_kept_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As an address with ?options=… has them.
+    # An address with ?options=… has them like this.
     given = {"options": "-c statement_timeout=30000 -c timezone=Asia/Tokyo"}
     monkeypatch.setitem(connections["default"].settings_dict, "OPTIONS", given)
     with connect_store("a test") as session:

@@ -1,4 +1,4 @@
-"""What the record vouches for, and when "no change" may be said."""
+"""Coverage says what the record vouches for, and when it may say "no change"."""
 
 import datetime as dt
 

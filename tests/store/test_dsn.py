@@ -1,4 +1,4 @@
-"""How a source is reached: what is kept of its DSN, and what is never shown."""
+"""A source's DSN is stored without its password, and the password is never shown."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where an export may be written."""
+"""The policy for export targets allows and refuses folders and servers."""
 
 import re
 import socket

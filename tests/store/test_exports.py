@@ -27,7 +27,7 @@ def asked(history: History, *, how: str = Export.How.PAGE, name: str = "") -> Ex
 
 
 def lost(claim: Export) -> None:
-    """Its worker sends no heartbeat any more."""
+    """Make the last heartbeat of the export's worker an hour old."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE export SET heartbeat_at = heartbeat_at - interval '1 hour'")
 

@@ -1,4 +1,4 @@
-"""Which slots of a primary would survive a failover, and why the others would not."""
+"""Each slot of a primary is known to survive a failover or not, with the reasons."""
 
 from datetime import timedelta
 from typing import Any

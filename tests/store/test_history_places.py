@@ -1,4 +1,4 @@
-"""From a time or an LSN to a place in history, and the words of a filter."""
+"""A time or an LSN leads to a place in history, and so do the words of a filter."""
 
 import datetime as dt
 import time

@@ -66,7 +66,7 @@ INSERT INTO erasure (slot_id, slot_name, tables, keys, columns, digests, names_a
 VALUES (8, 'shop/replview', '[]', 1, '[]', '[]', false, '', 'eva', 'page', now(), '', 'looking', 0,
     '', '', '{}', '{}', '[]', '', '');
 """
-#: What lives on: a query, and what it gives before and after.
+#: Queries whose rows live on, and their result before and after the migration.
 LIVES_ON = {
     "SELECT name, conninfo FROM source": [{"name": "shop", "conninfo": "host=db"}],
     "SELECT name, epoch, publications FROM slot": [

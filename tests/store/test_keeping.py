@@ -79,7 +79,7 @@ def keep(history: Days, days: int | None = None, size: int | None = None) -> Non
 
 
 def left(history: Days) -> list[int]:
-    """How many days ago each of its transactions was."""
+    """Return how many days ago each transaction of the history was committed."""
     found = Transaction.objects.filter(incarnation=history.incarnation).order_by("pk")
     return [(today().date() - one.commit_time.date()).days for one in found if one.commit_time]
 

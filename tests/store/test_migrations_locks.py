@@ -26,10 +26,11 @@ INITIAL = ("store", "0001_squashed_0020_archive_homes")
 _beside = import_module(f"{NEXT_RELEASE}.migrations.0002_index_beside")
 _row_history = import_module("replview.store.migrations.0028_row_history_from_its_index")
 
-#: What has a row for each change, transaction or sample: the tables of a full store.
+#: The tables with a row for each change, transaction or sample, which are large in a full store.
 _BIG = r'"?(?P<table>change|transaction|transition|slot_sample|slot_event)"?'
 _ALTER = rf"ALTER TABLE {_BIG} .*"
-#: What reads or rewrites a whole table while it holds others off, each with its harmless form.
+#: Patterns of statements that read or rewrite a whole table while they block others, each with its
+#: harmless form.
 _LONG = {
     "builds an index, and writers wait": (
         rf"CREATE (UNIQUE )?INDEX (?!CONCURRENTLY).*? ON {_BIG}(?!\w)"
@@ -48,7 +49,7 @@ _LONG = {
 
 
 def what_takes_long(sql: str) -> list[str]:
-    """What in a migration's statements would hold others off a big table that is there already."""
+    """Return the statements of a migration that would block others on a large, existing table."""
     lines = (re.sub(r"--.*", "", line) for line in sql.splitlines())
     statements = re.sub(r"\s+", " ", " ".join(lines)).split(";")
     made = set(re.findall(r'CREATE TABLE "?(\w+)', sql))
@@ -166,7 +167,7 @@ def writing(store: CrashStore) -> Iterator[list[float]]:
 
 
 def waits(store: CrashStore) -> bool:
-    """Whether the migration waits for a lock at this moment."""
+    """Return True if the migration waits for a lock now."""
     query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
     return bool(store.rows(query, ["ALTER TABLE%"]))
 

@@ -133,6 +133,6 @@ def test_a_migration_under_a_prepared_statement_does_not_break_it() -> None:
 
 
 def _elsewhere(statement: str) -> None:
-    """In the same session, as a pooler's other client or a migration would."""
+    """Run a statement in the same session, as a pooler's other client or a migration would."""
     with connection.cursor() as cursor:
         cursor.execute(statement)

@@ -1,4 +1,4 @@
-"""Which hosts, files and variables an address may name."""
+"""Addresses of sources are checked for the hosts, files and variables that they name."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_a_service_is_followed_to_its_host(bounded, tmp_path, monkeypatch) -> No
     for name in ("outside", "asks"):
         with pytest.raises(DSNError):
             check_address(f"service={name}")
-    # What the string says itself comes before what the service says.
+    # The connection string takes precedence over the service.
     with pytest.raises(DSNError):
         check_address("service=inside host=127.0.0.1")
 

@@ -1,4 +1,4 @@
-"""What was committed by the minute is exact once it is summed up."""
+"""Sums by the minute equal the commits that they sum up."""
 
 import datetime as dt
 import time

@@ -11,7 +11,7 @@ from replview.store.models import Baseline, HistoryJob, Setting, Slot, SlotEvent
 
 pytestmark = pytest.mark.django_db
 
-#: What the release before stored, and what this one reads.
+#: The JSON that the release before stored, and that this one reads.
 KEPT = {"since": "2026-11-20T00:00:00+00:00", "lsn": "0/10", "late": []}
 FORMER = {
     "words": {"table": "public.orders", "life": "shop/replview-1"},

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.django_db
 
 
 def left() -> list[int]:
-    """How many transactions of which day."""
+    """Return how many days ago each stored transaction was committed."""
     ids = Transaction.objects.order_by("commit_seq").values_list("commit_time", flat=True)
     return [(today().date() - at.date()).days for at in ids if at]
 
@@ -176,7 +176,7 @@ def test_what_began_on_a_deleted_day_and_committed_later_is_a_break(history: Day
 
 
 def test_what_was_left_out_on_a_deleted_day_and_later_stays_a_break(history: Days) -> None:
-    """As a prepared transaction that nobody could store, skipped when it was committed."""
+    """A prepared transaction from a deleted day, skipped at its commit later, remains a break."""
     history.on(days_ago(0, 3), row(77))
     identifier = history.on(days_ago(4, 23), committed=days_ago(0, 4))
     Transaction.objects.filter(pk=identifier).update(state="skipped")

@@ -60,8 +60,9 @@ def test_the_row_as_of_every_commit_is_what_the_table_held(played) -> None:
 
 
 def _told(recording, key: str, *, table: str = "t") -> list[object]:
-    """What ``a`` of a row was as of each transaction that changed rows, and now; else why there is
-    none.
+    """Return ``a`` of a row as of each transaction that changed rows, and now.
+
+    For a row that is unknown, return the reason in place of ``a``.
     """
     asked = [{"lsn": int(LSN(each.commit_lsn))} for each in _changing(recording)]
     asked += [{"moment": each.commit_time} for each in _changing(recording)]

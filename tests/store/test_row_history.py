@@ -264,7 +264,7 @@ def test_of_a_row_with_many_changes_few_transactions_are_looked_up(shop) -> None
         SELECT sum(idx_tup_fetch + seq_tup_read)::int FROM pg_stat_xact_user_tables
         WHERE relname = 'transaction'
     """
-    # As the server does from time to time: it plans by what it knows of the tables.
+    # Vacuum as the server does from time to time: it plans by what it knows of the tables.
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE) transaction, change")
     connection.close()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def slot() -> Slot:
-    """Without a log."""
+    """Return a slot without a log."""
     source = Source.objects.create(name="shop", conninfo="host=shop.example")
     return Slot.objects.create(source=source, name="replview")
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def slots() -> tuple[Slot, Slot]:
-    """One that runs and one that somebody stopped."""
+    """Return a running slot and one that somebody stopped."""
     source = Source.objects.create(name="s", conninfo="nowhere")
     running = Slot.objects.create(source=source, name="running")
     stopped = Slot.objects.create(source=source, name="stopped", desired="stopped")

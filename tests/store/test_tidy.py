@@ -1,4 +1,4 @@
-"""What is no longer wanted goes, a piece at a time, and nothing else does."""
+"""Tidying deletes what is no longer needed, a piece at a time, and nothing else."""
 
 import datetime as dt
 import time

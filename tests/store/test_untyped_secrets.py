@@ -68,7 +68,7 @@ def listener() -> Iterator[Listener]:
 
 @pytest.fixture
 def machine(settings, tmp_path, monkeypatch, listener: Listener) -> None:
-    """Whose owner keeps the secret everywhere that libpq looks, and has pages served."""
+    """Put the secret everywhere that libpq looks for passwords, and serve pages."""
     settings.SERVES_PAGES, settings.SOURCE_FILES = True, [str(tmp_path)]
     services, passwords, kept = (tmp_path / name for name in ("services", "passwords", "kept"))
     services.write_text(f"[prod]\nhost=prod.example\nport=5432\nuser=u\npassword={SECRET}\n")
@@ -83,7 +83,7 @@ def machine(settings, tmp_path, monkeypatch, listener: Listener) -> None:
     }  # fmt: skip
 
 
-#: As somebody may type it; ``{port}``: the listener's.
+#: Addresses that an account may type; ``{port}`` is the listener's.
 ADDRESSES = [
     ("service=prod hostaddr=127.0.0.1 port={port}", ""),
     ("service=prod host=127.0.0.1 port={port}", ""),
@@ -182,7 +182,7 @@ def test_on_the_command_line_a_kept_password_goes_to_its_own_hosts(
         with pytest.raises(DSNError, match="--trust-host"):
             way()
     assert listener.got == []
-    # Where it is sent already, it may be named again.
+    # A server to which the secret is sent already may be named again.
     assert candidate_of(kept, "host=prod.example user=other", reference).password_ref == reference
     with trusting_hosts(True):
         ways[0]()

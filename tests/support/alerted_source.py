@@ -30,7 +30,7 @@ class Sampled:
     now: dt.datetime = START
 
     def sample(self, *, after: float = 5, inactive_since: Any = None, **facts: Any) -> list[Alert]:
-        """So many seconds later a sample has these facts; then rules are evaluated."""
+        """Store a sample with these facts ``after`` seconds later; return the evaluated alerts."""
         self.now += dt.timedelta(seconds=after)
         self.watched.facts |= facts
         self.watched.last_seen_at = self.now

@@ -10,7 +10,7 @@ from tests.support.people import make_user
 
 @pytest.fixture
 def user(db) -> User:
-    """Whose token it is."""
+    """Return the user whose token the program uses."""
     return make_user("alice")
 
 

@@ -17,7 +17,7 @@ def asked(recording: Recording, table: str, **more) -> Baseline:
 
 
 def begun(baseline: Baseline) -> Baseline:
-    """It, claimed, whatever else waits."""
+    """Claim this baseline, whatever else waits, and return it."""
     Baseline.objects.filter(pk=baseline.pk).update(state="requested")
     others = Baseline.objects.filter(state="requested").exclude(pk=baseline.pk)
     waiting = list(others.values_list("pk", flat=True))

@@ -26,7 +26,7 @@ class CrashStore:
 
     server: EmbeddedPostgres
     name: str
-    #: Where receivers find it; a proxy's port in a test of the network.
+    #: The port by which receivers reach the store; a proxy's in a test of the network.
     port: int = 0
 
     @classmethod
@@ -52,7 +52,7 @@ class CrashStore:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process of replview needs to find it."""
+        """Return the environment variables with which a process of replview finds the store."""
         url = self.server.dsn(self.name)
         if self.port:
             url = url.replace(f"127.0.0.1:{self.server.port}", f"127.0.0.1:{self.port}")
@@ -64,7 +64,7 @@ class CrashStore:
         return psycopg.connect(dsn, autocommit=True, connect_timeout=10, **options)
 
     def rows(self, query: str, parameters: Any = None) -> list[dict[str, Any]]:
-        """What a query gives, each row as a dictionary."""
+        """Return the rows that a query gives, each as a dictionary."""
         with self.connect(row_factory=dict_row) as connection:
             return connection.execute(query, parameters).fetchall()
 

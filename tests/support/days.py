@@ -39,7 +39,10 @@ class Days(History):
     """Transactions of whatever day."""
 
     def on(self, first_seen: dt.datetime, *changes, committed: dt.datetime | None = None, **more):
-        """One first seen at a moment, committed then or later."""
+        """Store a transaction that was first seen at this time and committed then or later.
+
+        Returns its identifier.
+        """
         former = self.commit(*changes, commit_time=committed or first_seen, **more)
         identifier = transaction_id(former, at=first_seen.timestamp())
         Change.objects.filter(transaction_id=former).update(transaction_id=identifier)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection
 
-#: What ``migrate`` filled, and no test changes.
+#: The tables that ``migrate`` fills and no test changes.
 KEPT = ["django_migrations", "django_content_type", "auth_permission"]
 #: From here on a table gets new files: its dead rows would be in the way of later tests.
 LARGE_BYTES = 256 * 1024
@@ -43,7 +43,7 @@ END $$
 
 
 def empty_the_store(*_: Any) -> None:
-    """In place of ``TransactionTestCase._fixture_teardown``."""
+    """Empty the store; replaces ``TransactionTestCase._fixture_teardown``."""
     with connection.cursor() as cursor:
         kept = "{" + ",".join(KEPT) + "}"
         cursor.execute(_EMPTY % (f"'{kept}'", LARGE_BYTES))

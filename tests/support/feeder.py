@@ -53,7 +53,7 @@ TABLES: dict[str, list[tuple[str, str, bool]]] = {
 }
 #: Replica identity FULL: the old row is sent.
 FULL = {"stock"}
-#: What the catalog tells of the types that are not built in.
+#: The catalog's facts about the types that are not built in.
 _OWN_TYPES = {
     "order_status": {
         "type_oid": 16500,

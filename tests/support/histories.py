@@ -32,7 +32,7 @@ from tests.support.history_tables import (
 from tests.support.named_histories import TABLES, Named
 from tests.support.source_databases import SourceDatabase
 
-#: How often each of some things happens beside the others, and by which statements.
+#: Ways to make statements, each with its weight.
 Kinds = list[tuple[float, Callable[[], list[str]]]]
 _ACTORS = ("alice", "bob", "Zoë <b>")
 
@@ -67,7 +67,7 @@ _EXTRA = """
 
 @dataclass(frozen=True)
 class Turn:
-    """What one of the sessions does next."""
+    """The next step of one of the sessions."""
 
     session: int
     #: Numbered as they begin; a lone ALTER TABLE is one, too.
@@ -101,7 +101,7 @@ class Open:
 @dataclass(frozen=True)
 class _Prepared:
     open: Open
-    #: It ends once a transaction of this number has begun.
+    #: The transaction ends once one of this number has begun.
     until: int
     commits: bool
 
@@ -117,7 +117,7 @@ class Histories:
     #: Each table is the only partition of another one: published under its own name (``leaves``),
     #: or under the other's (``root``). The definition of the columns does not change then.
     partitions: str = ""
-    #: Those that are not left out.
+    #: The tables that the name does not leave out.
     tables: list[Table] = field(default_factory=list)
     timeline: list[Commit] = field(default_factory=list)
 
@@ -126,7 +126,7 @@ class Histories:
         self.claims: dict[int, list[str]] = {}
         #: The oids of the tables that are there now.
         self.there: set[int] = set()
-        #: What tables held when a baseline of them was read.
+        #: The rows that a table held when its baseline was read.
         self.baselines: dict[str, Content] = {}
         #: For those who compare: what is looked at.
         self.random = self._dice("compared")
@@ -138,7 +138,7 @@ class Histories:
         self._roots: dict[str, int] = {}
         self._detached = False
         self._prepared: list[_Prepared] = []
-        #: Of the turn that is being taken.
+        #: The random numbers of the current turn.
         self._turn_random = self.random
 
     def _dice(self, *of: object) -> random.Random:
@@ -217,8 +217,9 @@ class Histories:
         return [commit for commit in self.timeline if commit.changes]
 
     def contents(self, table: Table) -> Iterator[tuple[Content, set[str]]]:
-        """What the table held after each of the ``commits``, and columns it no longer had, or that
-        were rewritten since its last change.
+        """Yield the rows of a table after each of the ``commits``, and columns to leave out.
+
+        These are columns that were dropped, or rewritten since the table's last change.
         """
         content, dropped, rewritten = table.begun(), set[str](), set[str]()
         for commit in self.timeline:
@@ -234,14 +235,16 @@ class Histories:
                 yield copied(content), dropped | rewritten
 
     def defined_since(self, table: str, number: int) -> bool:
-        """Whether a table's definition changed just before one of the commits, in it or after."""
+        """Return True if the table was redefined just before this commit, in it or later."""
         begin = self.timeline.index(self.commits[number - 1]) + 1 if number else 0
         later = (fact for commit in self.timeline[begin:] for fact in commit.facts)
         return any(f.table == table and f.defines and f.op != "i" for f in later)
 
     def unseen(self, table: Table) -> list[tuple[set[int], bool]]:
-        """After each of the ``commits`` and in the end: rows that went with their table, of which
-        nothing was recorded since; and whether it is made anew before anything else is.
+        """Return the rows that went with their table, after each of the ``commits`` and in the end.
+
+        Only rows of a table of which nothing was recorded since. The second value says whether the
+        table is made anew before anything else is recorded of it.
         """
         after, content, gone = [], table.begun(), set[int]()
         for commit in self.timeline:
@@ -262,7 +265,7 @@ class Histories:
         return list(zip(after, reversed(ends), strict=True))
 
     def held(self, session: psycopg.Connection, table: Table) -> Content:
-        """What a table holds."""
+        """Return the rows that a table holds, by row number."""
         sql = f"SELECT rid, truth.words(to_jsonb(t)) FROM {table.called} AS t"
         return dict(session.execute(sql).fetchall())
 
@@ -276,7 +279,7 @@ class Histories:
         )
 
     def stories(self, table: str) -> dict[int, list[Fact]]:
-        """By the number of the row: its changes, its truncation the last."""
+        """Return the changes of each row, by row number; a truncation is the last."""
         found: dict[int, list[Fact]] = defaultdict(list)
         there = {-1, -2, -3}
         for fact in (f for commit in self.timeline for f in commit.facts if f.table == table):
@@ -294,7 +297,7 @@ class Histories:
         return dict(found)
 
     def _schedule(self) -> Iterator[Turn]:
-        """Who does what, in which order: of the seed alone."""
+        """Yield the sessions' steps in an order that the seed alone decides."""
         dice, numbers = self._dice("order"), [-1, -1]
         while True:
             session, what = dice.randrange(2), dice.random()
@@ -387,9 +390,7 @@ class Histories:
             self._committed.append(int(found[0]))
 
     def _alter(self, session: _Session, table: Table | None) -> None:
-        """Another column, one less, one of another name, or of other values; another name or
-        replica identity of the table.
-        """
+        """Add, drop, rename or rewrite a column, or change the table's name or replica identity."""
         if table is None:
             return
         connection = session.connection
@@ -434,8 +435,10 @@ class Histories:
         connection.execute(NOTE_DEFINED, [table.name, "i", None, None])
 
     def _make_anew(self, connection: psycopg.Connection, table: Table) -> None:
-        """Another table under the same name, without rows. One that was renamed stays, and one that
-        is or was under FULL: its key is not sent, and the catalog may be asked when it is gone.
+        """Drop the table and create it anew without rows.
+
+        A table that was renamed stays, and so does one that is or was under FULL: its key is not
+        sent, and the catalog may be read when the table is gone.
         """
         if table.called != table.name or table.identity == "FULL":
             return
@@ -447,7 +450,7 @@ class Histories:
             connection.execute(NOTE_DEFINED, [table.name, "d", None, None])
 
     def _table(self, connection: psycopg.Connection) -> Table | None:
-        """One of them under its present name; None: it is left out."""
+        """Return a random table under its present name; None if the history leaves it out."""
         table = self._turn_random.choice(self._all_tables)
         if table not in self.tables:
             return None
@@ -482,7 +485,7 @@ class Histories:
             connection.execute(statement)
 
     def _kinds(self, table: Table, extra: str, rid: int) -> Kinds:
-        """What may happen to a table, and how often beside the others."""
+        """Return the kinds of statements that may run on a table, each with its weight."""
         one, other, third = self._turn_random.sample(KEYS, 3)
         name, value = table.called, f"v{rid}"
         update = f"UPDATE {name} SET {{}} WHERE {table.named(one)}".format
@@ -542,7 +545,7 @@ class Histories:
         ]  # fmt: skip
 
     def _truncation(self, table: Table) -> str:
-        """Of one table, or of two at once; those of other sessions' names may not be there.
+        """Return a TRUNCATE of the table, or of it and one more that still has its first name.
 
         A TRUNCATE of a partition alone is not sent where its root's name is published.
         """

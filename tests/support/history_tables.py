@@ -50,7 +50,7 @@ NOTES = """
         RETURN NULL;
     END $$;
 """
-#: Of a table's definition, in the transaction that changes it.
+#: Notes a change of a table's definition, in the transaction that makes it.
 NOTE_DEFINED = "INSERT INTO truth.fact (tab, op, old, new) VALUES (%s, %s, %s, %s)"
 
 
@@ -97,15 +97,15 @@ class Commit:
 
     @property
     def changes(self) -> list[Fact]:
-        """What a slot sends of it, but for messages."""
+        """Return the facts that a slot sends as changes, without messages."""
         return [fact for fact in self.facts if not fact.defines]
 
 
 @dataclass
 class Table:
-    """How the rows of one history are told apart."""
+    """The name, key and replica identity of one history's table."""
 
-    #: As it was created; ``called``: its name now.
+    #: The name at creation; ``called`` is the present name.
     name: str
     #: ``int``, ``text`` or ``pair``.
     key_type: str
@@ -115,7 +115,7 @@ class Table:
     #: Without a primary key, only the whole old row tells rows apart.
     keyless: bool = False
     called: str = ""
-    #: Of the first one of that name.
+    #: The oid of the first table of that name.
     oid: int = 0
 
     def __post_init__(self) -> None:
@@ -229,7 +229,7 @@ def literal(text: str) -> str:
 
 
 def apply(content: Content, fact: Fact) -> None:
-    """What the table holds after one more fact."""
+    """Apply one fact to the rows of its table."""
     if fact.op in "+-r":
         for row in content.values():
             held = [row.pop(name) for name in fact.old or {}]

@@ -18,7 +18,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-#: What a page is waited for: a busy machine may take its time.
+#: The time allowed for a page; a busy machine may need it.
 PATIENCE_MS = 20_000
 
 

@@ -1,4 +1,4 @@
-"""Which histories are played, what each is called, and how one that fails is made smaller.
+"""Names random histories, chooses those to play, and makes a failing one smaller.
 
 A seed decides what the histories of ten tables are, and what each of their transactions does by its
 number alone. So a name says all of it: ``401`` is all that the seed makes, and ``401:2,5:0-63,70``
@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-#: Of one seed: so many histories, and transactions that begin in them.
+#: The numbers of histories of one seed, and of transactions that begin in them.
 TABLES = 10
 TRANSACTIONS = 300
 KEPT = Path(__file__).with_name("kept_histories.txt")
@@ -32,7 +32,7 @@ _NAME = re.compile(r"(\d+)(?::([\d,-]*))?(?::([\d,-]*))?")
 
 @dataclass(frozen=True)
 class Named:
-    """What is played."""
+    """The seed, tables and transactions of the history that is played."""
 
     seed: int
     tables: frozenset[int] = frozenset(range(TABLES))

@@ -29,7 +29,7 @@ class Element:
 
     @property
     def text(self) -> str:
-        """What it says, with one space where there are several."""
+        """Return the element's text with single spaces."""
         return " ".join("".join(self._texts()).split())
 
     def all(self, tag: str = "", of_class: str = "", **attributes: str) -> Iterator["Element"]:
@@ -96,6 +96,6 @@ def text_of(response) -> str:
 
 
 def plain(response) -> str:
-    """What a reader sees, without tags and with single spaces."""
+    """Return a page's text without tags, and with single spaces."""
     text = re.sub(r"<[^>]+>", " ", text_of(response)).replace("\xa0", " ")
     return re.sub(r"\s+", " ", text)

@@ -16,7 +16,7 @@ Rewrite = Callable[[bytes], bytes]
 
 
 class Direction:
-    """How bytes of one direction fare."""
+    """One direction of a proxy's connections: passed on, held up, delayed or rewritten."""
 
     def __init__(self) -> None:
         self._flows = threading.Event()
@@ -35,7 +35,7 @@ class Direction:
 
     @property
     def held(self) -> bool:
-        """Whether nothing comes through."""
+        """Return True if the direction passes nothing on."""
         return not self._flows.is_set()
 
     def pass_on(self, chunk: bytes) -> bytes:
@@ -73,7 +73,7 @@ class Proxy:
             thread.join(5)
 
     def dsn(self, dsn: str) -> str:
-        """The same address, through the proxy."""
+        """Return the address with the proxy's port."""
         parts = urlsplit(dsn)
         credentials = parts.netloc.rpartition("@")[0]
         return urlunsplit(parts._replace(netloc=f"{credentials}@127.0.0.1:{self.port}"))

@@ -61,7 +61,7 @@ class ReceivedSlot:
         return time.monotonic() - begun
 
     def _state(self) -> str:
-        """What tells why a receiver does not stream: its row, the store's sessions, the logs."""
+        """Return the slot's row, the store's sessions and the logs, for a failure's message."""
         row = self.row()
         sessions = self.store.rows(
             "SELECT pid, application_name, state, wait_event_type, wait_event, query_start, "
@@ -77,7 +77,7 @@ class ReceivedSlot:
         return LSN.parse(checkpoint) if checkpoint else LSN(0)
 
     def confirmed_lsn(self) -> LSN:
-        """What the source was told."""
+        """Return the position that the source has as confirmed."""
         with self.source.connect() as connection:
             row = connection.execute(
                 "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s",
@@ -97,7 +97,7 @@ class ReceivedSlot:
         wait_while_it_moves(lambda: self.stored_lsn() >= target, self.stored_lsn, still_seconds)
 
     def transactions(self, *states: str) -> list[dict[str, Any]]:
-        """Its transactions in the order of history through all its incarnations, open ones last."""
+        """Return the transactions of all incarnations in the order of history, open ones last."""
         return self.store.rows(
             """
             SELECT t.*, i.number AS incarnation, t.end_lsn - '0/0' AS end_position
@@ -109,7 +109,7 @@ class ReceivedSlot:
         )
 
     def incarnations(self) -> list[dict[str, Any]]:
-        """Its incarnations, first to last."""
+        """Return the slot's incarnations, first to last."""
         return self.store.rows(
             "SELECT *, started_lsn::text AS started FROM slot_incarnation WHERE slot_id = %s "
             "ORDER BY number",

@@ -33,12 +33,12 @@ class ReceiverProcess:
                 stderr=file,
                 start_new_session=True,
             )
-        #: When it was started, by the monotonic clock.
+        #: The start of the process, by the monotonic clock.
         self.started_at = time.monotonic()
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Return True if the process is running."""
         return self._process.poll() is None
 
     @property
@@ -76,10 +76,10 @@ class ReceiverProcess:
             self.kill()
 
     def said(self) -> str:
-        """Its log so far."""
+        """Return the process's log so far."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def memory_bytes(self) -> int:
-        """Its resident memory now."""
+        """Return the process's resident memory now."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")

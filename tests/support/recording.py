@@ -29,7 +29,7 @@ _WAITS_FOR_A_LOCK = """
 
 
 def store_hangs(session: psycopg.Connection) -> bool:
-    """Whether a receiver waits for a lock in the store, as another session of the store sees."""
+    """Return True if a receiver waits for a lock in the store, as another session sees it."""
     return session.execute(_WAITS_FOR_A_LOCK).fetchone() is not None
 
 
@@ -40,11 +40,12 @@ class Recording:
     source: SourceDatabase
     slot: Slot
     stop: threading.Event = field(default_factory=threading.Event)
-    #: Of every receiver that was started.
+    #: The stop events of all receivers that were started.
     stops: list[threading.Event] = field(default_factory=list)
     threads: list[threading.Thread] = field(default_factory=list)
     wakes: list[tuple[int, int, int, bool]] = field(default_factory=list)
-    #: How the receiver reaches the source; the superuser's address unless a test changes it.
+    #: The address by which the receiver reaches the source; the superuser's unless a test changes
+    #: it.
     dsn: str = ""
 
     def start(self, owner: str = "test") -> None:
@@ -140,7 +141,10 @@ class Recording:
         wait_for(is_streaming)
 
     def transactions(self, **filters: object) -> list[Transaction]:
-        """Its transactions in the order of history, open ones last; hidden ones if asked for."""
+        """Return the slot's transactions in the order of history, open ones last.
+
+        Discarded ones are left out unless ``state`` is among the filters.
+        """
         found = Transaction.objects.filter(incarnation__slot=self.slot, **filters)
         if "state" not in filters:
             found = found.exclude(state="discarded")

@@ -22,7 +22,7 @@ class Ledger:
 
     source: SourceDatabase
     seed: int
-    #: What ``plain`` held after each commit, by the row's key.
+    #: The rows of ``plain`` after each commit, by key.
     contents: list[Content] = field(default_factory=list)
 
     def __post_init__(self) -> None:

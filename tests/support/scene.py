@@ -19,7 +19,7 @@ SAMPLED_EVERY = timedelta(seconds=60)
 
 @dataclass
 class Scene:
-    """What was made, and when it plays."""
+    """The sources and slots that were made, and the time at which the scene plays."""
 
     now: datetime
     sources: dict[str, Source] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Scene:
         self, slot: str, retained: Any, *, rate: float = 0, until: timedelta = timedelta(0),
         hours: float = 3, **values: Any,
     ) -> None:  # fmt: skip
-        """One a minute; ``retained`` gives bytes for a moment between 0 (first) and 1 (last)."""
+        """Store a sample a minute; ``retained`` maps a time from 0 (first) to 1 (last) to bytes."""
         count = int(hours * 60)
         rows = []
         for step in range(count + 1):
@@ -79,7 +79,7 @@ class Scene:
         return made
 
     def unsaved(self, slot: str, state: str, age: timedelta, **values: Any) -> Transaction:
-        """The same, not yet in the store."""
+        """Return a transaction first heard of ``age`` ago that is not in the store."""
         self.made += 1
         values.setdefault("prepared_at", self.now - age if state == "prepared" else None)
         return Transaction(

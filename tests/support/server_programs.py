@@ -34,7 +34,7 @@ class ProgramsMissing(Exception):
     """The programs of a version are not here and cannot be fetched; the text says what to do."""
 
 
-#: What could not be fetched once is not tried again by the next test.
+#: Versions whose programs could not be fetched; the next test does not try again.
 _missing: dict[int, ProgramsMissing] = {}
 
 

@@ -10,7 +10,8 @@ from collections.abc import Generator, Iterable
 import pytest
 
 SHARES = 7
-#: What a module's marked tests take together, in seconds of one of four workers on two cores.
+#: The time that a module's marked tests take together, in seconds of one of four workers on two
+#: cores.
 SECONDS = {
     "tests/browser/test_accessibility.py": 55,
     "tests/browser/test_first_run.py": 40,

@@ -1,7 +1,7 @@
-"""What ``make test-fast`` leaves out: told by what a test takes, besides those marked one by one.
+"""Selects the tests that ``make test-fast`` leaves out, besides those marked one by one.
 
-What remains needs the store and nothing else: the decoder, the store, words, forms, pages, the API.
-Of what hypothesis thinks up it tries a few (``--hypothesis-profile quick``).
+The rest needs the store and nothing else: the decoder, the store, words, forms, pages, the API.
+It tries few of hypothesis's examples (``--hypothesis-profile quick``).
 """
 
 import hypothesis
@@ -60,7 +60,7 @@ LONG = {
 
 
 def takes_its_time(item: pytest.Item) -> bool:
-    """Whether a test is slow although its module does not say so."""
+    """Return True if a test is slow although its module does not say so."""
     fixtures = set(getattr(item, "fixturenames", ()))
     named = {item.nodeid.split("::")[0], item.nodeid.split("[")[0]}
     return bool(fixtures & _FIXTURES or named & LONG)

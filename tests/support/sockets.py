@@ -13,7 +13,7 @@ class WebsocketCommunicator(ApplicationCommunicator):
     """Speaks ASGI's WebSocket messages. (Channels' own needs Daphne to be installed.)"""
 
     async def connect(self, timeout: float = 5) -> tuple[bool, int | None]:
-        """Whether the application accepted, else its close code."""
+        """Connect; return whether the application accepted, and otherwise its close code."""
         await self.send_input({"type": "websocket.connect"})
         answer = await self.receive_output(timeout)
         return answer["type"] == "websocket.accept", answer.get("code")

@@ -1,4 +1,4 @@
-"""What a source still has of a slot that was made for it."""
+"""Lists the publications and slots that are left on a source."""
 
 
 def left_on(source) -> tuple[set[str], set[str]]:

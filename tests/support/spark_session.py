@@ -32,7 +32,7 @@ def spark() -> Iterator[Any]:
         "PYTHONWARNINGS": "ignore",
     }
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        # Of pyspark itself: sockets to the JVM that it leaves to the collector.
+        # pyspark itself leaves sockets to the JVM to the garbage collector.
         warnings.simplefilter("ignore", ResourceWarning)
         for name, value in environment.items():
             patch.setenv(name, value)

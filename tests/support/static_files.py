@@ -7,7 +7,7 @@ _found: dict[tuple[object, ...], ServeStaticMiddleware] = {}
 
 
 def found_once(middleware: ServeStaticMiddleware) -> None:
-    """In place of ``add_files_from_finders``: what the first of this kind found."""
+    """Fill a middleware with the files that the first one of its kind found."""
     kind = (
         middleware.static_root,
         middleware.static_prefix,

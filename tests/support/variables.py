@@ -1,4 +1,4 @@
-"""Which REPLVIEW_* variables the code names, found in its source."""
+"""Finds the REPLVIEW_* variables that the code names."""
 
 import ast
 import re

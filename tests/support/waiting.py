@@ -25,7 +25,10 @@ def wait_for(
 def wait_while_it_moves(
     condition: Callable[[], Value], position: Callable[[], object], still_seconds: float = 40.0
 ) -> Value:
-    """The same, with the time counted from the last moment at which ``position`` changed."""
+    """Return the first true value of ``condition``, waiting as long as ``position`` changes.
+
+    The test fails when ``position`` has stood still for ``still_seconds``.
+    """
     last, moved_at = position(), time.monotonic()
     while not (value := condition()):
         if (now := position()) != last:

@@ -6,7 +6,7 @@ from typing import Any
 from replview.store.models import SlotSample, Source, SourceLook, WatchedSlot, WatchedSubscription
 from tests.support.scene import GB, MB, Scene
 
-#: What each version has of pg_replication_slots; what it lacks is absent.
+#: The columns of pg_replication_slots in each version; a missing column is absent.
 COLUMNS_15 = {"two_phase": False, "wal_status": "reserved", "safe_wal_size": 60 * GB}
 COLUMNS_16 = {**COLUMNS_15, "conflicting": False}
 COLUMNS_18 = {**COLUMNS_16, "invalidation_reason": None, "failover": False, "synced": False,
@@ -39,7 +39,7 @@ def unread(since: datetime, retained: int, **facts: Any) -> dict[str, Any]:
     return {"inactive_since": since, "facts": told | facts}
 
 
-#: As each version tells a slot that max_slot_wal_keep_size has invalidated.
+#: The row of a slot that max_slot_wal_keep_size has invalidated, as each version shows it.
 LOST_15 = {
     "wal_status": "lost",
     "safe_wal_size": None,
@@ -72,7 +72,7 @@ def paces(
 
 
 def others(scene: Scene) -> dict[str, WatchedSlot]:
-    """One of each state."""
+    """Create watched slots, one in each state, and return them by name."""
     source, made = scene.sources, {}
     billing, shop, crm = source["billing-eu"], source["shop"], source["crm"]
     left = scene.now - timedelta(hours=1, minutes=46)
@@ -115,7 +115,7 @@ def subscription(scene: Scene, source: str, name: str, **facts: Any) -> WatchedS
 
 
 def settings_of(scene: Scene, source: Source, **settings: Any) -> None:
-    """What a source says of slots and failover."""
+    """Store a look at a source with its settings for slots and failover."""
     SourceLook.objects.create(
         source=source, looked_at=scene.now, prepared=[], running=[],
         holders={"failover_settings": settings, "slots": {}, "next_xid": 1000},

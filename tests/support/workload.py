@@ -62,7 +62,7 @@ class Writer:
 
     def _write(self) -> None:
         with self.source.connect(connect_timeout=5) as session:
-            # What a crash left prepared comes before all that follows, as the ledger has it.
+            # End transactions that a crash left prepared before all others, as the ledger has it.
             end_prepared(session, f"writer {self.number} %")
             while not self._stop.is_set():
                 self.begun += 1

@@ -114,8 +114,10 @@ class History:
         )
 
     def write(self, *, after: int = 0, gaps: Sequence[Mapping[str, object]] = ()) -> Dataset:
-        """As one slice; ``after``: its manifest tells only of what comes after this transaction;
-        ``gaps``: what it says is missing.
+        """Write the history as one slice and return its dataset.
+
+        With ``after``, the manifest says that the slice begins after this transaction. ``gaps`` are
+        the gaps that the manifest names.
         """
         table = SliceTable(relation_id=1, oid=OID, schema="public", table="t",
                            versions=tuple(self.versions))  # fmt: skip

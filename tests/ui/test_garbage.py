@@ -1,4 +1,4 @@
-"""What a web process holds all its life is no matter for its garbage collector."""
+"""The garbage collector skips the objects that a web process holds all its life."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the pages say, and to whom."""
+"""Pages require a login, show the fleet's health, and escape a source's values."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What all templates keep to."""
+"""Rules that all templates follow."""
 
 import re
 from graphlib import TopologicalSorter

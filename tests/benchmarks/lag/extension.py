@@ -1,8 +1,9 @@
-"""From a sample to the chart of an open page, spoken as the lag page's script does: a socket tells
-that a source was sampled, and the newest points are fetched.
+"""Measures the time from a sample to its points in the chart of an open lag page.
 
-A sample counts from ``sampled_at``, which is when its source told it: storing it, waking the page
-and reading it again are all in the time. Both clocks are this machine's.
+A client speaks as the page's script does: a socket tells that a source was sampled, and the
+newest points are fetched. A sample counts from ``sampled_at``, which is when its source told it:
+storing it, waking the page and reading it again are all in the time. Both clocks are this
+machine's.
 """
 
 import threading
@@ -33,7 +34,7 @@ class LagPage:
     source: str
     #: Milliseconds from the sample to its points, one a sample.
     extended_ms: list[float] = field(default_factory=list)
-    #: Of those, what fetching took.
+    #: The milliseconds that fetching took, one a sample.
     fetched_ms: list[float] = field(default_factory=list)
     problem: str = ""
 

@@ -16,12 +16,12 @@ from tests.benchmarks.report import Result
 
 SLOTS_EACH = 10
 EVERY_SECONDS = 5
-#: Of the looks that fit into the time, so many at least, of the worst source.
+#: The least share of the looks that fit into the time, for the worst source.
 KEPT = 0.95
-#: Of one core.
+#: In shares of one core.
 CPU_BAR = 1.0
 _SETTLE_SECONDS = 15
-#: Until each source was looked at once; it is not what is measured.
+#: The wait until each source was looked at once; it is not measured.
 _FIRST_SECONDS = 240.0
 
 

@@ -32,7 +32,7 @@ class Instance:
 
     store: EmbeddedPostgres
     folder: Path
-    #: What every process of the instance finds it by.
+    #: The environment variables by which every process finds the instance.
     environment: dict[str, str]
     up: ExitStack
     #: By program name: ``tasks``, ``beat``, ``web``.
@@ -47,12 +47,12 @@ class Instance:
         return f"http://127.0.0.1:{self.port}"
 
     def client(self, name: str, *arguments: str) -> str:
-        """What a module of ours wrote, run to its end on this instance."""
+        """Run a benchmark module to its end on this instance and return its standard output."""
         log = self.folder / f"{name.rpartition('.')[2]}.log"
         return run(module(name, *arguments), self.environment, log)
 
     def rows(self, query: str, *parameters: object) -> list[tuple[object, ...]]:
-        """What the store holds."""
+        """Return the rows that a query on the store gives."""
         with psycopg.connect(self.store.dsn("replview"), autocommit=True) as connection:
             return connection.execute(query, parameters).fetchall()
 
@@ -75,7 +75,7 @@ class Instance:
         self.cookie = sign_in(self.port, password)
 
     def cpu_seconds(self, name: str) -> float:
-        """What a program has used so far, its children's included."""
+        """Return the processor seconds a program and its live descendants have used so far."""
         process = psutil.Process(self.processes[name].pid)
         times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
         return float(sum(time.user + time.system for time in times))
@@ -83,7 +83,7 @@ class Instance:
     def wait_for(
         self, there: Callable[[], object], program: str, what: str, seconds: float = _UP_SECONDS
     ) -> None:
-        """Until it is there; the program's log says why it is not. Raises ``Failed``."""
+        """Wait until ``there()`` is true. Raises ``Failed`` with the end of the program's log."""
         give_up_at = time.monotonic() + seconds
         while not there():
             if time.monotonic() > give_up_at:
@@ -122,7 +122,7 @@ def instance(**settings: str | int) -> Iterator[Instance]:
 
 
 def server_cpu_seconds(server: EmbeddedPostgres) -> float:
-    """What all processes of an embedded server that live now have used, with those that ended."""
+    """Return the processor seconds of an embedded server: its live and its ended processes."""
     postmaster = int((server.data_dir.resolve() / "postmaster.pid").read_text().splitlines()[0])
     process = psutil.Process(postmaster)
     used = process.cpu_times()

@@ -38,7 +38,7 @@ class ManySources:
     slots_each: int
 
     def dsn(self, name: str) -> str:
-        """How replview reaches one of them."""
+        """Return the DSN with which replview connects to the source of this name."""
         return self.server.dsn(name, ROLE, _PASSWORD)
 
     def write_some_wal(self) -> None:
@@ -98,7 +98,7 @@ def _make_physical(connection: psycopg.Connection[tuple[object, ...]], name: str
 
 
 def _make_logical(server: EmbeddedPostgres, name: str, of: int) -> None:
-    """In their own database; the last of each is replview's."""
+    """Create a database's logical slots; the last one is replview's."""
     with psycopg.connect(server.dsn(name), autocommit=True) as connection:
         for number in range(min(LOGICAL_EACH, of)):
             connection.execute(

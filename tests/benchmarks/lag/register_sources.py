@@ -11,7 +11,7 @@ import django
 
 
 def register() -> None:
-    """Django must be set up."""
+    """Store the sources and slots of ``BENCH_SOURCES``. Django must be set up."""
     from replview.store.dsn import set_dsn
     from replview.store.models import Slot, Source
 

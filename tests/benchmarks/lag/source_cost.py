@@ -1,7 +1,8 @@
-"""What being looked at every five seconds costs a source that does nothing else.
+"""Measures what sampling every five seconds costs an otherwise idle source.
 
-``pg_stat_database.active_time`` is how long its sessions were at work; only ours are there. Asked
-of two databases: one looked at by a role that may monitor, one by a role without any rights.
+``pg_stat_database.active_time`` is how long the sessions of a database were active, and only
+replview's are there. Two databases are measured: one sampled by a role in pg_monitor, one by a
+role without any rights.
 """
 
 import json
@@ -13,10 +14,10 @@ from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.benchmarks.lag.instance import Instance, instance
 from tests.benchmarks.report import Result
 
-#: Of one core.
+#: In percent of one core.
 BAR_PERCENT = 0.2
 SLOTS = 10
-#: Of each database; all are published.
+#: The number of tables in each database; all are published.
 TABLES = 5000
 _COLUMNS = ", ".join(f"c{n} text" for n in range(9))
 #: From another database, that its sessions do not count; their own end is told within a second.
@@ -28,7 +29,7 @@ _SETTLE_SECONDS = 12
 
 
 def cost_to_the_source(*, quick: bool) -> list[Result]:
-    """Of a core, in percent, of each database."""
+    """Return a result for each database: the active time of its sessions in percent of a core."""
     seconds = 20 if quick else 65
     with EmbeddedPostgres.temporary() as source, instance() as replview:
         _prepare(source)
@@ -95,7 +96,7 @@ def _active_ms(source: EmbeddedPostgres) -> dict[str, float]:
 
 
 def _looks(replview: Instance) -> tuple[int, bool]:
-    """How often replview's own slots were sampled, and whether both were."""
+    """Return how often replview's own slots were sampled, and whether both were."""
     [[samples, slots]] = replview.rows(
         "SELECT count(*)::int, count(DISTINCT slot_id)::int FROM slot_sample"
         " WHERE slot_id IN (SELECT id FROM slot)"

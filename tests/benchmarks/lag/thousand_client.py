@@ -14,7 +14,7 @@ from typing import Any
 import django
 
 _LIMIT_BYTES = 64_000_000_000
-#: Of ten slots, so many are read by nobody: they alert, and go on alerting.
+#: The number of slots in ten that nobody reads: they alert, and go on alerting.
 _INACTIVE_OF_TEN = 1
 _EVERY = dt.timedelta(seconds=5)
 #: One run of the beat's task may last so long; all of it runs here.
@@ -102,7 +102,7 @@ def roll_up() -> dict[str, float]:
 
 
 def evaluations(now: dt.datetime, times: int) -> dict[str, Any]:
-    """So many in a row, five seconds apart; the first makes the alerts."""
+    """Evaluate the alerts ``times`` times, as if five seconds apart; the first run creates them."""
     from replview.features.alerts.evaluation import evaluate
     from replview.store.models import Alert
     from tests.benchmarks.pages.measuring import Cost, read_cost

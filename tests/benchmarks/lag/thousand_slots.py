@@ -13,7 +13,7 @@ EVALUATION_BAR_MS = 1000
 
 
 def thousand_slots(*, quick: bool) -> list[Result]:
-    """CPU of each."""
+    """Return the CPU times of evaluating the alerts and of rolling the samples up."""
     minutes, times = (6, 3) if quick else (12, 8)
     sizes = (SOURCES, SLOTS_EACH, minutes, times)
     with instance(fsync="off") as replview:

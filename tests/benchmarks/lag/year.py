@@ -12,10 +12,10 @@ from tests.benchmarks.lag.instance import instance
 from tests.benchmarks.report import Result
 
 SLOTS = 20
-#: Of the page and its data together.
+#: The limit for the page and its data together.
 BAR_MS = 500
 MOST_POINTS = 1000
-#: Of a year's hours: less, and charts were asked for that show nothing.
+#: The fewest points of a year's hours: with fewer, charts were requested that show nothing.
 _FEWEST_POINTS = 300
 
 
@@ -55,7 +55,7 @@ def year_of_slots(*, quick: bool) -> list[Result]:
 
 
 def _told(what: str, part: dict[str, Any]) -> Result:
-    """Without a bar: what else may be asked for."""
+    """Return the result, without a limit, of requests that users may make as well."""
     words = (
         f"{statistics.median(part['ms']):.0f} ms (p95 {_p95(part['ms']):.0f}, CPU "
         f"{statistics.median(part['cpu_ms']):.0f} ms, {part['queries']} queries, "

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import django
 
-#: Of each of replview's slots.
+#: The number of tables of each of replview's slots.
 _TABLES = 4
 #: Bytes of one number of plotly's packed arrays, by the name of their type.
 _WIDTHS = {"f8": 8, "f4": 4, "i4": 4, "u4": 4, "i2": 2, "u2": 2, "i1": 1, "u1": 1}

@@ -55,7 +55,7 @@ SELECT slot_id, at, '0/0'::pg_lsn + s * 100000, '0/0'::pg_lsn + s * 100000 - 3 *
 """
 
 
-#: What was committed, in every tenth minute of the month, by table and by size.
+#: Commits of every tenth minute of the month, summed by table and by size.
 _INSERT_MINUTES = """
 INSERT INTO relation_minute
 SELECT i.id, r.id, date_trunc('minute', %(now)s::timestamptz) - n * interval '10 min',
@@ -115,7 +115,7 @@ def _fill(kept: _Kept, slot_ids: list[int], now: dt.datetime) -> int:
 
 
 def _make_partitions(kept: _Kept, now: dt.datetime) -> None:
-    """Where missing, from the oldest row's to that of the day after tomorrow."""
+    """Create the missing partitions, from the oldest row's to that of the day after tomorrow."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     day = midnight - kept.back - kept.every
     day = day.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,1 +1,1 @@
-"""How long the server takes for its pages over ten million changes of ninety days."""
+"""Measures how long the server takes for its pages over ten million changes of ninety days."""

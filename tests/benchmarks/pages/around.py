@@ -1,6 +1,4 @@
-"""What stands around the transactions of the generated record: the slot's log, what was published,
-what is in flight, samples.
-"""
+"""Writes the rest of the generated record: slot log, publications, open transactions, samples."""
 
 import datetime as dt
 from typing import Any
@@ -59,7 +57,7 @@ def write_evidence(
     shapes: list[Table],
     snapshot: int,
 ) -> None:
-    """What was published, and the one baseline."""
+    """Store what the publication published, and the one baseline."""
     published = [
         {"schema": "public", "table": table.name, "oid": 16384 + table.position, "columns": None,
          "unpublished_columns": [], "row_filter": None, "operations": "IUDT",

@@ -1,4 +1,4 @@
-"""What a kind of request is, and the ways to come by its addresses."""
+"""Defines a kind of request, and functions that return its addresses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tests.benchmarks.pages.draws import SLOT, Draws
 from tests.benchmarks.pages.links import joined, link
 from tests.benchmarks.pages.measuring import Asker
 
-#: What a page must reach, in milliseconds of the server, and a list in queries, too.
+#: The limit of a page in milliseconds on the server, and of a list in queries.
 LIST_MS, QUERIES = 200.0, 12
 #: Makes so many addresses.
 Addresses = Callable[[Draws, Asker, int], list[str]]

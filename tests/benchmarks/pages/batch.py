@@ -1,4 +1,4 @@
-"""What one process of the generator writes in one go, by COPY."""
+"""Collects rows of one generator process and writes them by COPY."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from replview.store.write import copy_rows
 
 @dataclass
 class Batch:
-    """What is written in one go."""
+    """Rows that one COPY per table will write."""
 
     changes: list[bytes] = field(default_factory=list)
     size_bytes: int = 0

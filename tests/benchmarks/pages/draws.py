@@ -1,6 +1,7 @@
-"""What is asked for: tables, rows, actors, moments and positions drawn from the record.
+"""Draws the tables, rows, actors, times and positions that the benchmark requests.
 
-Frequent and rare ones by name, the rest by a seeded draw, so that every run asks for the same.
+Frequent and rare ones are chosen by name, the rest by a seeded draw, so that every run
+requests the same.
 """
 
 import datetime as dt
@@ -28,7 +29,7 @@ class Row:
 
 
 class Draws:
-    """Of one filled store."""
+    """Draws values for requests from one filled store."""
 
     def __init__(self, scale: Scale, seed: int = 7) -> None:
         self.draw = random.Random(seed)

@@ -1,4 +1,4 @@
-"""What is asked for, by kind, and what each must reach."""
+"""Lists the kinds of requests that are measured, and the limits of each."""
 
 import datetime as dt
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def _transaction_pages() -> Iterator[Kind]:
         ] * n)  # fmt: skip
 
     def last(what: str, **words: Any) -> Kind:
-        """Its last page, by the first one's link."""
+        """Return the kind of the large transaction's last page, found by the first one's link."""
 
         def made(draws: Draws, asker: Asker, count: int) -> list[str]:
             first = f"{reverse('transaction', args=[draws.large])}?{urlencode(words, safe='.')}"
@@ -98,7 +98,7 @@ def _other_pages() -> Iterator[Kind]:
         yield Kind(f"find, last day: {what}", _searches(where), bar_ms=SEARCH_MS)
 
 
-#: What is looked for in the last day of the table with a hundred thousand changes in it.
+#: Conditions to search for in the last day of the table that has a hundred thousand changes in it.
 SEARCHES = {
     "one value": "status = paid",
     "a number": "amount > 990",

@@ -8,7 +8,7 @@ _HREF = re.compile(r'\bhref="([^"]*)"')
 
 
 def link(page: str, word: str) -> str | None:
-    """Where the first link leads that says ``word``, or is of that ``rel``; None: there is none."""
+    """Return the target of the first link whose text or ``rel`` has ``word``; None if none has."""
     for attributes, content in _ANCHOR.findall(page):
         told = re.sub(r"<[^>]*>", " ", content).lower()
         found = _HREF.search(attributes)

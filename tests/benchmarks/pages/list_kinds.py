@@ -71,5 +71,5 @@ def transaction_lists() -> Iterator[Kind]:
 
 
 def lsn(value: int) -> str:
-    """As PostgreSQL writes it."""
+    """Return an LSN in the form that PostgreSQL prints."""
     return f"{value >> 32:X}/{value & 0xFFFFFFFF:X}"

@@ -1,5 +1,6 @@
-"""What one request costs the server: routing, middleware, session, queries, template; not the
-network, not the browser.
+"""Measures the server's time for one request: routing, middleware, session, queries, template.
+
+Neither the network nor the browser is measured.
 """
 
 import time
@@ -15,7 +16,7 @@ from django.test import Client
 
 @dataclass(slots=True)
 class Cost:
-    """Of one request or one read."""
+    """The time and the queries of one request or one read."""
 
     ms: float
     database_ms: float
@@ -31,7 +32,7 @@ class Cost:
 
 @dataclass(slots=True)
 class Measured:
-    """Of all requests of a kind."""
+    """The costs of all requests of a kind."""
 
     costs: list[Cost] = field(default_factory=list)
     #: Why it could not be measured; empty: it could.
@@ -95,7 +96,7 @@ class Asker:
 
 
 def read_cost(read: Callable[[], Any]) -> Cost:
-    """What a call costs, in the database and in all."""
+    """Return the cost of a call: its time in all and in the database, and its queries."""
     cost = Cost(0.0, 0.0, 0)
     connection.ensure_connection()
     session = connection.connection
@@ -111,7 +112,10 @@ def read_cost(read: Callable[[], Any]) -> Cost:
 
 
 def server_cpu_seconds() -> float | None:
-    """What our session's server process has used. Source: the kernel's sched-stats."""
+    """Return the processor seconds of our session's server process; None if unknown.
+
+    Source: the kernel's sched-stats.
+    """
     session = connection.connection
     if session is None:
         return None

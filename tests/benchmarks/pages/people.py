@@ -1,4 +1,4 @@
-"""Who changed things in the generated record, and where these came from."""
+"""The actors and origins of the generated record's transactions."""
 
 #: The last has done next to nothing; who did it is not known of four in ten transactions.
 _NAMES = (

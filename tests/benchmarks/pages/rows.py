@@ -57,7 +57,7 @@ class TableRows:
         self._end = self.table.template(index + 1)
 
     def at(self, n: int) -> None:
-        """From here on in the shape that was in force at the ``n``-th transaction."""
+        """Use the table version that was in force at the ``n``-th transaction."""
         while self._index + 1 < len(self._versions) and n >= self._versions[self._index + 1][0]:
             self._use_version(self._index + 1)
 

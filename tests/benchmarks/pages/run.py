@@ -52,7 +52,7 @@ def measure(scale: Scale, requests: int, only: list[str], say: Say) -> list[Resu
     """Every kind, and before and after each the reference."""
     from replview.ui.serving import spare_what_stays
 
-    # As a web process does when it starts.
+    # A web process does the same when it starts.
     spare_what_stays()
     draws, asker, reference = Draws(scale), Asker(), Reference()
     reference.cost()
@@ -108,7 +108,7 @@ def _result(name: str, measured: Measured, kind: Kind, reference_ms: float) -> R
 
 
 def _read_result(name: str, bar_ms: float, measured: Measured, reference_ms: float) -> Result:
-    """Of a read without its page: the database's share counts."""
+    """Return the result of a read without its page, judged by its time in the database."""
     bar = f"database p95 ≤ {bar_ms:.0f} ms"
     if measured.problem:
         return Result(name, f"not measured: {measured.problem}", bar, ok=False)

@@ -1,6 +1,6 @@
-"""What happens in the generated record, and when: sizes, moments, positions of every transaction.
+"""Computes the generated record: the size, time and position of every transaction.
 
-Computed from a seed, so that every process of the generator knows the same without being told.
+All is computed from a seed, so that every process of the generator gets the same record.
 """
 
 import datetime as dt
@@ -21,7 +21,7 @@ _LARGEST_USUAL = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much of everything."""
+    """The numbers of changes, transactions, tables and days in the generated record."""
 
     changes: int = 10_000_000
     transactions: int = 1_000_000
@@ -86,7 +86,7 @@ class Plan:
         return sizes
 
     def time_us(self, n: int) -> int:
-        """When it committed, microseconds since 2000."""
+        """Return the commit time of transaction ``n``, in microseconds since 2000-01-01."""
         last = self.end_us - _DAY_US
         if n < self.last_day:
             return self.start_us + (last - self.start_us) * n // self.last_day
@@ -101,7 +101,7 @@ class Plan:
         return self.lsn(n) + (self.sizes[n] + 1) * CHANGE_WAL_BYTES
 
     def state(self, n: int) -> str:
-        """How it ended."""
+        """Return the final state of transaction ``n``."""
         if n == self.snapshot:
             return "snapshot"
         if n == self.large:
@@ -116,14 +116,14 @@ class Plan:
         return n - (n + 991) // 997
 
     def commit_seq(self, n: int) -> int | None:
-        """Its place in its incarnation of the slot; None for one that counts for nothing."""
+        """Return the place of transaction ``n`` in its incarnation; None if it did not commit."""
         if self.state(n) in ("aborted", "rolled back"):
             return None
         first = self.second_incarnation if n >= self.second_incarnation else 0
         return self._commits_before(n) - self._commits_before(first) + 1
 
     def commits(self, incarnation: int) -> int:
-        """How many have a place in the first (0) or second (1) incarnation."""
+        """Return the number of commits in the first (0) or second (1) incarnation."""
         middle = self._commits_before(self.second_incarnation)
         return (
             middle if incarnation == 0 else self._commits_before(self.scale.transactions) - middle

@@ -7,7 +7,7 @@ from replview.store.read.days import transaction_id
 from replview.store.write.copy_rows import CopiedTransaction
 from tests.benchmarks.pages.scale import CHANGE_WAL_BYTES, Plan
 
-#: Of a row's pgoutput message, about.
+#: The approximate size of a row's pgoutput message.
 MESSAGE_BYTES = 145
 POSTGRES_SECONDS = 946_684_800
 

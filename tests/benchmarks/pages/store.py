@@ -56,7 +56,7 @@ def filled_store(folder: Path, scale: Scale, *, reuse: bool) -> Iterator[str]:
 
 
 def _digest() -> str:
-    """Of what made the record: the generator and the tables it fills."""
+    """Return a digest of the code that made the record: the generator and the migrations."""
     made_by = [*Path(__file__).parent.glob("*.py"), *Path(migrations.__path__[0]).glob("*.py")]
     names = ["around", "filling", "people", "rows", "scale", "shared", "tables", "writing"]
     parts = [

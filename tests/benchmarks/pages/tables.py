@@ -73,7 +73,7 @@ class Table:
 
     @property
     def key_columns(self) -> list[str]:
-        """What a row is known by; empty where nothing tells rows apart."""
+        """Return the names of the key columns; empty if the table has no replica identity."""
         if self.identity == "NOTHING":
             return []
         return ["order_id", "line"] if self.position == COMPOSITE else ["id"]
@@ -127,7 +127,7 @@ def key_document(table: Table, row: int) -> bytes:
 
 
 def key_text(table: Table, row: int) -> bytes:
-    """What is hashed to find the row (``store.read.rows.key_hash``)."""
+    """Return the text that is hashed to find the row (``store.read.rows.key_hash``)."""
     return b"%d\x1f%d" % (row >> 2, row & 3) if table.position == COMPOSITE else b"%d" % row
 
 

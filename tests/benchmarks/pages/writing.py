@@ -37,7 +37,7 @@ _SEARCHED_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What one process is told."""
+    """The part of the record that one process of the generator writes."""
 
     dsn: str
     worker: int
@@ -88,7 +88,7 @@ class Writer:
         self.batch.write(connection)
 
     def _tables_of(self, n: int) -> list[TableRows]:
-        """One table mostly; the searched one every other time on the last day."""
+        """Draw the tables that transaction ``n`` changes, and set them to its table versions."""
         all_tables, draw = self.tables, self.draw
         number = len(all_tables)
         if number > RARE and n % (self.plan.scale.transactions // 20) == 11:
@@ -136,7 +136,7 @@ class Writer:
         return row
 
     def _name(self, row: CopiedTransaction, n: int) -> None:
-        """Who did it, and where it came from."""
+        """Set the transaction's actor and origin."""
         draw = self.draw
         if n % 20 == 13:
             row.origin = draw.choice(ORIGINS)

@@ -16,7 +16,7 @@ from tests.benchmarks.spark.filling import COLUMNS, new_slot
 from tests.benchmarks.spark.reading import session
 
 BAR_RATIO = 2.2
-#: Of the whole backlog, so that it takes as many micro-batches whatever its size.
+#: The number of micro-batches of the whole backlog, whatever its size.
 _BATCHES = 50
 
 # Each inserts one row.

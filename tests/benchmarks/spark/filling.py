@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CHANGES = 2_000_000
 PER_TRANSACTION = 5
-#: Of a transaction's changes; the last one is of the other table.
+#: The number of a transaction's changes in ``orders``; its last change is in the other table.
 OF_ORDERS = 4
 DAYS = 3
 

@@ -20,7 +20,8 @@ from tests.benchmarks.spark.filling import PER_TRANSACTION, ROWS, add_histories
 from tests.benchmarks.spark.rounds import medians
 
 CHANGES = 1_000_000
-#: Of a question that a page asks: the changes it is about, and the seconds until its answer.
+#: A question that a page asks: the number of changes it is about, and the seconds allowed for its
+#: answer.
 QUESTION = 300_000
 BAR_SECONDS = 3.0
 _PATIENCE_SECONDS = 120.0
@@ -87,7 +88,7 @@ def page_question(dsn: str, changes: int) -> list[Result]:
 
 
 def _cpu_seconds() -> float:
-    """Of processes that have ended: a job's is one."""
+    """Return the processor seconds of ended child processes; a job runs in one."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -129,7 +129,7 @@ def _read_by_spark(spark: Any, dsn: str, plan: Any) -> None:
 
 
 def _pays_from(changes: int, cold: list["_Ended"], plain: "_Ended", by_spark: "_Ended") -> str:
-    """From how many changes on Spark is faster, by two sizes of each."""
+    """Return the number of changes from which on Spark is faster, as words."""
     slower_start = cold[1].seconds - cold[0].seconds
     gained = (plain.seconds - cold[0].seconds) - (by_spark.seconds - cold[1].seconds)
     if gained <= 0:
@@ -159,7 +159,7 @@ def _export(dsn: str, part: Any, folder: Path, **options: Any) -> None:
 
 
 class _Ended:
-    """What a job took."""
+    """The seconds a job took and its peak memory in bytes."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

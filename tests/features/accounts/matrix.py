@@ -47,7 +47,7 @@ def addresses() -> Iterator[tuple[str, str]]:
 
 
 def said_of(name: str, method: str = "GET") -> Page:
-    """What ``@page`` says of an address."""
+    """Return what ``@page`` declares for the view of this URL name."""
     found = page_named(name, method)
     assert found is not None, f"the view of {name} has no @page"
     return found
@@ -59,7 +59,7 @@ def words_of(route: str) -> set[str]:
 
 
 def of_a_source(name: str) -> bool:
-    """Whether the address names something that only those see who see its source."""
+    """Return True if the URL name's view shows an object that belongs to a source."""
     return any(model is not None for model in said_of(name).of.values())
 
 

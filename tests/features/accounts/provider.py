@@ -34,7 +34,7 @@ class Provider(ThreadingHTTPServer):
         #: Another one, for tokens that somebody forges.
         self.signing_key = self.key
         self.person: dict[str, Any] = {"sub": "p-1", "preferred_username": "ada", "groups": []}
-        #: What tokens say besides, or otherwise.
+        #: Claims that are added to tokens, or replace their own.
         self.claims: dict[str, Any] = {}
         self.userinfo: dict[str, Any] = {}
         self.codes: dict[str, dict[str, str]] = {}
@@ -100,7 +100,7 @@ class _Answer(BaseHTTPRequestHandler):
                     "id_token": self.server.token(asked["nonce"])})  # fmt: skip
 
     def log_message(self, *args: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def _json(self, told: dict[str, Any], status: int = 200) -> None:
         body = json.dumps(told).encode()

@@ -49,12 +49,12 @@ def admin(db) -> Client:
 
 
 def text_of(answer) -> str:
-    """What a page says, without its tags."""
+    """Return a page's text without its tags."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.content.decode())).split())
 
 
 class TestRights:
-    """What grants say."""
+    """Grants give roles and visibility."""
 
     def test_they_add_up_over_groups_and_are_read_in_one_query(
         self, db, django_assert_num_queries
@@ -312,7 +312,7 @@ class TestOnesOwn:
         for address, sent in acts:
             admin.force_login(root)
             session = admin.session
-            # What is noted once a minute is noted now.
+            # Move the session's last activity back, so that this request notes it anew.
             session["active_at"] -= 3600
             session.save()
             answer = admin.post(address, sent, follow=True)
@@ -369,7 +369,7 @@ def test_a_token_of_somebody_whose_role_was_taken_is_good_for_nothing(db) -> Non
 
 
 class TestSessions:
-    """How long a login lasts."""
+    """A login ends by age and by idleness."""
 
     @pytest.mark.parametrize(("name", "seconds"), [("signed_in_at", 8 * 86400),
                                                    ("active_at", 2 * 86400)])  # fmt: skip
@@ -438,7 +438,7 @@ class TestLimits:
         assert own.post("/accounts/me/password/", typed).status_code == 422
         assert AccessAttempt.objects.get().failures_since_start == 2
         assert columns_holding("PLANTED") == []
-        # What counts no more is not kept either.
+        # Attempts and sessions that have ended are deleted.
         forget_ended()
         assert (AccessAttempt.objects.count(), own.get("/").status_code) == (1, 200)
         AccessAttempt.objects.update(attempt_time=timezone.now() - dt.timedelta(minutes=16))

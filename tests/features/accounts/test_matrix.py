@@ -50,7 +50,7 @@ REFUSED = {401, 403, 404}
 
 @pytest.fixture
 def tried(db) -> Tried:
-    """What is tried at."""
+    """Return a store with two sources, one of which the tried accounts may not see."""
     return build()
 
 
@@ -158,7 +158,7 @@ def test_of_a_hidden_source_nothing_is_there(tried: Tried) -> None:
             body = body_of(answer)
             assert HIDDEN not in body, name
             assert SHOWN not in body, name
-            # What was asked for may be repeated; what was not may not appear.
+            # An answer may repeat the requested name, but may not add a hidden one.
             assert of_it or answer is answers[0] or SHOP not in body, name
     assert lists > 25
 
@@ -173,7 +173,7 @@ def test_a_rule_for_every_source_is_not_for_who_sees_some(tried: Tried) -> None:
 
 
 def asked(tried: Tried) -> Iterator[str]:
-    """What shows rows, asked for the hidden table."""
+    """Yield addresses that show rows, with the hidden table named in them."""
     slot, people = f"{SHOP}/replview", "public.people"
     yield f"/rows/?slot={slot}&table={people}&key.id={NUMBER}"
     yield f"/find/?slot={slot}&tables={people}"
@@ -208,7 +208,7 @@ def test_a_value_of_a_table_without_a_right_is_in_no_answer(tried: Tried) -> Non
 
 @pytest.mark.slow
 def test_no_page_of_a_table_tells_from_its_catalog_what_is_hidden(tried: Tried, source) -> None:
-    """Also with the source there to ask: a default, a check and an index quote a value."""
+    """No page shows a default, a check or an index of the catalog that quotes a hidden value."""
     source.run(
         f"CREATE TABLE people (id int PRIMARY KEY, name text DEFAULT '{HIDDEN}',"
         f" CHECK (name <> '{HIDDEN}'))",

@@ -58,7 +58,7 @@ class Offers(HTMLParser):
 
 
 def furnish(tried: Tried) -> None:
-    """What has buttons of its own: a baseline, a quarantine, others' exports and history jobs."""
+    """Create objects with buttons: a baseline, a quarantine, a history job of another user."""
     slot = tried.history.slot
     Baseline.objects.create(slot=slot, schema="public", table="orders", state="failed")
     stopped = Quarantine.objects.create(
@@ -79,7 +79,7 @@ def pages(tried: Tried, role: Role) -> Iterator[str]:
 
 
 def ask(client: Client, method: str, address: str) -> int:
-    """What comes of it; nothing is changed by it."""
+    """Send a request and return its status, rolling back its effects."""
     with transaction.atomic():
         answer: Any = client.generic(method, address)
         body_of(answer)

@@ -38,7 +38,7 @@ SET_UP, OFF = "/accounts/me/second-factor/", "/accounts/me/second-factor/off/"
 
 
 def code(*, steps: int = 0, secret: str = SECRET) -> str:
-    """What the app shows so many times 30 seconds from now."""
+    """Return the code that the app shows ``steps`` times 30 seconds from now."""
     return pyotp.TOTP(secret).at(time.time() + 30 * steps)
 
 

@@ -1,4 +1,4 @@
-"""What follows the right password before somebody is signed in."""
+"""After the right password, a login may need a new password or a second factor."""
 
 import datetime as dt
 

@@ -36,7 +36,7 @@ def provider(db, settings) -> Iterator[Provider]:
 
 
 def sign_in(client: Client, start: str = "/login/other/") -> HttpResponse:
-    """As a browser goes: to the provider, and back."""
+    """Sign in as a browser does: follow the redirect to the provider, and the one back."""
     there = client.get(start)
     assert there.status_code == 302
     back = requests.get(there["Location"], allow_redirects=False, timeout=5).headers["Location"]

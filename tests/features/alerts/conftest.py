@@ -9,7 +9,7 @@ from tests.support.alerted_source import sampled as sampled
 
 
 def only(kind: str, **values: Any) -> AlertRule:
-    """Of all rules, only this one is on."""
+    """Create a rule of this kind and return it, all other rules switched off."""
     evaluate(START)
     AlertRule.objects.update(enabled=False)
     return AlertRule.objects.create(kind=kind, name=kind, **{"severity": "look", **values})

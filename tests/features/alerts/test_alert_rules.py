@@ -60,7 +60,7 @@ def test_the_list_of_rules_renders(signed_in, sampled: Sampled) -> None:
 
 
 def sent_by(form: RuleForm) -> dict[str, object]:
-    """What a browser sends of a form that was not touched."""
+    """Return the data that a browser sends for an untouched form."""
     values = {each.name: each.value() for each in form}
     return {name: value for name, value in values.items() if value not in (None, False)}
 
@@ -240,7 +240,7 @@ def test_every_kind_can_be_tried_or_says_why_not(signed_in, past_hour, sampled: 
 
 @pytest.fixture
 def admin(signed_in: Client) -> Client:
-    """Whose browser it is, as an admin."""
+    """Return the client of a signed-in admin."""
     set_role(User.objects.get(username="alice"), Role.ADMIN)
     return signed_in
 

@@ -1,4 +1,4 @@
-"""What other pages show of alerts."""
+"""Other pages show a strip with the firing and the recently cleared alerts."""
 
 from django.template import engines
 from django.utils import timezone

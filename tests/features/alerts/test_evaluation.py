@@ -1,4 +1,4 @@
-"""When alerts fire and when they are over: time is passed in, nothing waits."""
+"""Alerts fire and clear by their rules; the tests pass the time in and wait for nothing."""
 
 import datetime as dt
 
@@ -53,7 +53,7 @@ def test_a_changed_built_in_rule_is_never_overwritten(db) -> None:
     assert AlertRule.objects.count() == len(BUILT_IN)
 
 
-#: What the look tells, what fires by itself and what it says.
+#: The sampled facts of each trouble, the rule that fires, and the alert's sentence.
 TROUBLES = {
     "over half": ({"retained_wal_bytes": 6 * GB}, "Retained WAL over half its limit",
                   "shop/replview retains 60 % of what it may (6 GB of 10 GB)."),

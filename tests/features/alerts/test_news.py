@@ -1,4 +1,4 @@
-"""What the header's poll tells of alerts, and what the overview says beside them."""
+"""The header's poll reports new and cleared alerts, and the overview agrees with it."""
 
 import datetime as dt
 import re
@@ -46,7 +46,7 @@ def test_what_fired_and_what_is_over_lately_is_news(scene: Scene) -> None:
     assert first == fired
     assert (second.key, second.level, second.over) == (f"{old.pk}-cleared", Level.OK, True)
     assert "old: over after" in second.words
-    # What never fired is nobody's news.
+    # An alert that never fired is not reported.
     alert("lag", "pending", state="pending", fired_at=None)
     assert len(news()) == 2
 
@@ -66,7 +66,7 @@ def test_all_open_pages_share_one_reading_and_only_who_is_signed_in_gets_it(
 ) -> None:
 
     def asked() -> str:
-        # How long ago something was goes on by itself.
+        # Durations are left out, since they grow between two requests.
         return re.sub(r"\d+", "", signed_in.get("/shell/health/").content.decode())
 
     first = asked()
@@ -79,7 +79,7 @@ def test_all_open_pages_share_one_reading_and_only_who_is_signed_in_gets_it(
 def test_the_poll_makes_no_address_for_each_of_all_slots(
     signed_in: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It shows no list of them, and there may be a thousand."""
+    """The poll builds no stream addresses: it lists no slots, and there may be a thousand."""
     made: list[object] = []
     address = shell.stream_url
     monkeypatch.setattr(shell, "stream_url", lambda slot: made.append(slot) or address(slot))

@@ -1,4 +1,4 @@
-"""What the store deleted the archive answers: a transaction's page, a row's older changes."""
+"""Pages read transactions and row changes that the store deleted from the archive."""
 
 import re
 import threading

@@ -23,7 +23,10 @@ _WORDS = (
 
 @pytest.fixture
 def recording(source: SourceDatabase, record: Callable[..., Recording], settings) -> Recording:
-    """Of three rows a long value is TOASTed, older than the record, and was never sent."""
+    """Record updates of five rows; for three, whether they match a text filter is unknown.
+
+    Their long value is TOASTed, older than the record, and was never sent.
+    """
     settings.STORE_URL = "postgresql://the-test-store/"
     source.run(
         "CREATE TABLE notes (id int PRIMARY KEY, long text, n int)",

@@ -29,7 +29,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
-#: Of each of two transactions.
+#: The number of changes in each of the two transactions.
 CHANGES = 2_000
 _GROW = """
     INSERT INTO change SELECT (jsonb_populate_record(c, jsonb_build_object(
@@ -40,7 +40,7 @@ _GROW = """
 
 @pytest.fixture
 def root(transactional_db, settings, tmp_path: Path) -> Path:
-    """Where two large transactions of a day that retention would delete are to go."""
+    """Return the archive's folder, with two large transactions waiting to be archived."""
     settings.DATA_DIR = tmp_path
     connection.ensure_connection()
     ensure_partitions(connection.connection, days_ago(4).date(), today().date())
@@ -127,7 +127,7 @@ def test_a_job_killed_in_the_middle_doubles_nothing_and_loses_nothing(
         assert half(root)
         mark = ArchiveMark.objects.get()
         assert (mark.through_seq, mark.problem) == (0, "the job ended with status -9")
-        # What is seen is whole; nothing says that all is there, and nothing goes from the store.
+        # All visible files are whole, no manifest claims the slice, and the store deletes nothing.
         assert all(pq.read_metadata(path).num_rows for path in visible(root))
         assert not list(root.rglob("_SUCCESS"))
         assert [p for p in root.rglob("_manifests/*") if "unfinished" not in p.name] == []

@@ -1,4 +1,4 @@
-"""What is due goes to the archive by job processes, is counted there, and can be gone on with."""
+"""Job processes archive the due transactions, count them, and go on where one stopped."""
 
 import threading
 from pathlib import Path

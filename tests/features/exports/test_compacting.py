@@ -209,7 +209,7 @@ def test_whoever_reads_meanwhile_loses_nothing(
         part = replace(chain, after_seq=4, through_seq=5)
         records = [b.to_pylist() for b in read_archived(store, target, former, part, None)]
         compacted(target, chain)
-        # As a partition of Spark that was planned before.
+        # A partition of a Spark read that was planned earlier names the former slice.
         assert records == [b.to_pylist() for b in read_archived(store, target, former, part, None)]
     assert [read.transaction(seq) for seq in range(1, 14)] == facts
     rest = read.row(oids, key, cursor=first.older).changes
@@ -300,7 +300,7 @@ def test_a_worker_does_it_by_the_way_and_a_command_at_once(
     assert run("store", "archive", "compact") == "there is nothing to compact\n"
     assert ArchiveMark.objects.get().size_bytes == size_bytes(target)
 
-    # What is not as it was written is left as it is, and said.
+    # Files that differ from what was written are left as they are, and named.
     for number in (41, 42):
         grown.commit(insert(number), commit_time=day(4))
     Transaction.objects.update(stored_at=WHEN)

@@ -258,7 +258,7 @@ def test_files_and_values_that_were_not_sent_are_told_before(history: History) -
     for program in page.reading.snippets:
         assert "/shop/replview-1/public.stock" in program.text
         assert "/shop/replview-1/public.orders" not in program.text
-    # Of a part of the changes there is no table.
+    # A slice with only some of the changes gives no table.
     page = page_of(history, "ops=I")
     assert page.reading is not None
     assert {program.purpose for program in page.reading.snippets} == {"changes"}

@@ -65,7 +65,7 @@ FILTERS = [
 
 @pytest.fixture
 def told(history: History) -> History:
-    """Of an origin, of two phases, of a message alone, and one that came to nothing."""
+    """Return a history with an origin, a prepared transaction, a lone message and an abort."""
     rows = {str(history.orders.relation_id): [0, 1, 0, 0]}
     connection.cursor().execute(
         "UPDATE transaction SET origin = CASE actor WHEN 'alice' THEN 'elsewhere' END;"
@@ -104,7 +104,7 @@ def test_every_filter_of_the_page_narrows_an_export(told: History) -> None:
             Slice.from_json(json.loads(json.dumps(export_request.slice.to_json())))
             == export_request.slice
         )
-        # What was asked for can be asked for again.
+        # The words of a request make the same request again.
         assert read_export_request(told.slot, export_request.words).slice == export_request.slice
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 class Wakes:
-    """Whom live pages would hear of it from."""
+    """Records the wake-ups of exports in place of sending them."""
 
     def __init__(self) -> None:
         self.told: list[int] = []

@@ -52,7 +52,7 @@ def test_nothing_is_missing_after_an_export_that_had_an_end(
     out = str(tmp_path)
     words = {"slot": SLOT, "name": "nightly", "since_last": True, "to": out}
     run("export", until=text(at(5)), since=text(WHEN), **words)
-    # It ends before the first that is later than its end.
+    # The slice ends before the first transaction that is later than ``until``.
     assert ids(tmp_path) == ["1", "2", "3", "3", "5"]
     # The next has its filter, and neither its beginning nor its end.
     history.commit(insert(9), commit_time=WHEN - dt.timedelta(days=1))
@@ -146,7 +146,7 @@ def test_a_time_without_publication_is_a_gap(
         "public.orders",
         "IUDT",
     )
-    # It is over, and concerns no later slice.
+    # The lapse is over and concerns no later slice.
     history.commit(insert(6))
     assert "1 rows in" in run("export", **words)
     # Nor does that a table was never published before it was added.

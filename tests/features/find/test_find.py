@@ -58,7 +58,7 @@ def test_the_page_renders(signed_in, history) -> None:
     # Columns and tables are offered.
     assert '<option value="status ">' in html
     assert '<option value="public.orders">' in html
-    # What is not understood is said, and stays in its box.
+    # A condition that is not understood is refused, and stays in its box.
     html = text(signed_in, table="public.orders", where="statuz = <i>")
     assert "There is no column statuz" in html
     assert 'value="statuz = &lt;i&gt;"' in html

@@ -27,7 +27,7 @@ from tests.support.people import make_user
 
 @pytest.fixture
 def root(transactional_db, settings, tmp_path: Path) -> Path:
-    """What a finished export of three orders wrote."""
+    """Export three inserted orders and return the folder of the export."""
     settings.DATA_DIR = tmp_path
     make_partitions()
     history = History()
@@ -262,7 +262,7 @@ def test_the_page_says_who_will_answer(root: Path, monkeypatch: pytest.MonkeyPat
     sentence = page_of().sentence
     assert sentence.title == "No job can run:"
     assert sentence.cause.startswith("REPLVIEW_SPARK_ABOVE is no number of rows.")
-    # As where no Java is: DuckDB needs none.
+    # DuckDB needs no Java, which is missing here.
     monkeypatch.delenv("REPLVIEW_SPARK")
     monkeypatch.setenv("REPLVIEW_SPARK_ABOVE", "1000")
     monkeypatch.setenv("PATH", "/nowhere")

@@ -37,7 +37,7 @@ from tests.support.scene import MB, Scene
 
 
 def look(scene: Scene, source: str, **values) -> SourceLook:
-    """What a source said two seconds ago."""
+    """Store a look at a source, taken two seconds ago."""
     known = {"looked_at": scene.now - timedelta(seconds=2), "prepared": [], "running": [],
              "holders": {"next_xid": 90_300_000, "may_read_stats": True, "standbys": [],
                          "waiting": {}, "logical_decoding_work_mem_bytes": 64 * MB,

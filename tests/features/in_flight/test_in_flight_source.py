@@ -172,7 +172,7 @@ def there(client: Client, query: str = "") -> dict[str, str]:
 
 
 class Standby:
-    """What a standby is to its primary: a walsender's other end, which feeds an xmin back."""
+    """The standby's end of a walsender connection; it sends hot standby feedback with an xmin."""
 
     def __init__(self, source: SourceDatabase, slot: str) -> None:
         self._connection = source.connect(replication="true", application_name="far_standby")
@@ -379,7 +379,7 @@ def test_a_link_to_one_that_was_half_received_leads_to_what_took_its_place(
             for client in (signed_in, limited):
                 page = client.get(f"/in-flight/{address.format(first.pk)}").content.decode()
                 assert f'data-region="facts" data-tx="{again.pk}" data-state="streaming"' in page
-        # Of what belongs to a source that is not seen nothing is told, not even that it was.
+        # An account that may not see the source is not told that the transaction exists or existed.
         for address in ("/transactions/{}/", "/api/v1/transactions/{}", "/in-flight/{}/drawer/",
                         "/api/v1/transactions/{}/changes"):  # fmt: skip
             here, unheard_of = (stranger.get(address.format(each)) for each in (first.pk, 1))

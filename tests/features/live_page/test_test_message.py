@@ -19,7 +19,7 @@ def slot(source) -> Slot:
     return Slot.objects.create(source=shop, name="replview")
 
 
-#: What the button of somebody called alice runs.
+#: The statement that the button runs for the account alice.
 STATEMENT = (
     """SELECT pg_logical_emit_message(true, 'replview', '{"actor": "alice", "test": true}');"""
 )

@@ -10,7 +10,7 @@ Samples = Mapping[frozenset[tuple[str, str]], float]
 
 
 class Scrape:
-    """What ``/metrics`` told."""
+    """The metrics of one request to ``/metrics``."""
 
     def __init__(self, client: Client) -> None:
         answer = client.get("/metrics")

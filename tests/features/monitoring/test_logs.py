@@ -1,4 +1,4 @@
-"""What is logged, as JSON."""
+"""Log lines are JSON objects, and hold no values of rows."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What Prometheus reads at ``/metrics``."""
+"""Prometheus reads metrics of slots, sources, receivers, alerts and queues at ``/metrics``."""
 
 import datetime as dt
 import time
@@ -277,7 +277,7 @@ def _seconds_of_a_scrape(client: Client) -> float:
 
 
 class TestAccess:
-    """Who may read them."""
+    """The metrics need a token for them, or an admin's login."""
 
     def test_nobody_without_a_login(self, db) -> None:
         answer = Client().get("/metrics")

@@ -1,4 +1,4 @@
-"""What is shipped for Prometheus and Grafana fits what ``/metrics`` tells."""
+"""The shipped files for Prometheus and Grafana match the metrics at ``/metrics``."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from replview.management.commands.monitoring import FILES, text_of
 from tests.features.monitoring.scrapes import Scrape
 
 PROMTOOL = shutil.which("promtool") or ""
-#: What Grafana puts in their place before Prometheus sees them.
+#: The variables that Grafana replaces before Prometheus sees an expression.
 VARIABLES = {"$__rate_interval": "1m", "$source": ".*", "$slot": ".*"}
 
 

@@ -62,7 +62,7 @@ def admin(db) -> Client:
 
 
 def address(source: SourceDatabase, **other: str) -> dict[str, str]:
-    """What the form sends."""
+    """Return the form's data for the address of this source."""
     server = source.server
     return {
         "how": "fields", "host": "127.0.0.1", "port": str(server.port), "database": source.name,
@@ -124,7 +124,7 @@ def progress_of(draft: SourceDraft) -> CarriedOut:
 
 
 def carried_out() -> SourceDraft:
-    """What a worker makes of the draft that was agreed to."""
+    """Carry out the confirmed draft as a worker does, and return it."""
     draft = drafts.claim(["record", "monitor"])
     assert draft is not None
     # In this test's transaction there is one connection alone: the heartbeats stay away.
@@ -610,7 +610,7 @@ def test_what_the_store_has_is_not_taken_back_whatever_its_source_is_called_by_n
 
 
 def test_what_an_earlier_attempt_left_is_not_forgotten_by_the_next(admin: Client, source) -> None:
-    """Of a watch no intention tells of it either."""
+    """A watch that fails keeps the undo statements that an earlier attempt left."""
     source.run("CREATE PUBLICATION replview_watch_1 FOR ALL TABLES")
     undo = ['DROP PUBLICATION "replview_watch_1"']
     draft = SourceDraft.objects.create(

@@ -156,7 +156,7 @@ def test_the_list_of_slots_is_rendered(signed_in: Client, shop: Source, source) 
 
 def test_a_server_without_slots_says_what_to_do(signed_in: Client, source) -> None:
     with source.connect() as connection:
-        # What other tests left on this server: slots are the cluster's, not a database's.
+        # Slots belong to the cluster, and other tests may have left some.
         connection.execute(
             "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots WHERE active"
         )

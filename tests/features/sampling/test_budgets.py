@@ -114,7 +114,7 @@ def test_a_stale_sample_drops_nothing(source, record) -> None:
     recording = registered_slot(record, source, start=False)
     budget_of(recording.slot, 1024 * MEGABYTE)
     sample_source(recording.slot.source)
-    # It says what is no longer so: the source is asked, and tells less.
+    # The sample is no longer true: the source is asked again, and reports less.
     row = WatchedSlot.objects.get(slot=recording.slot)
     row.facts["retained_wal_bytes"] = 5000 * MEGABYTE
     row.save()

@@ -1,4 +1,4 @@
-"""What the publications published, look by look."""
+"""Looks at the source record what the publications publish."""
 
 import pytest
 

@@ -41,7 +41,7 @@ def rounds(told):
 
 
 def round_of(rounds: Rounds, every_seconds: float = 5.0, timeout: float = 3.0) -> int:
-    """How many sources were looked at, all of which ended in time."""
+    """Run a round, assert that each look ended in time, and return the number of looks."""
     begun = rounds.begin(list(Source.objects.all()), every_seconds)
     assert not wait(begun, timeout=timeout).not_done
     return len(begun)

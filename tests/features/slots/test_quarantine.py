@@ -1,4 +1,4 @@
-"""What could not be stored: shown, looked at, decided about once, by name."""
+"""A quarantined change is shown, and a named account decides about it once."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""From a change the store refuses to the decision on the page and back, with a real receiver."""
+"""A real receiver obeys the decision that the page takes about a change the store refuses."""
 
 from collections.abc import Iterator
 

@@ -91,7 +91,7 @@ def sampled(shop: Source) -> None:
 
 
 def text_of(answer) -> str:
-    """Without the markup, quotes as they are read."""
+    """Return an answer's text without its tags, with quotes and ampersands as they are read."""
     text = re.sub(r"<[^>]+>", "", spaced(answer.content.decode()))
     return text.replace("&quot;", '"').replace("&#x27;", "'").replace("&amp;", "&")
 
@@ -336,7 +336,7 @@ def test_a_table_without_identity_gets_a_publication_once_the_stream_is_there(
         early
     )
 
-    # As a receiver that is caught up has it.
+    # A receiver that is caught up stores such a row.
     Slot.objects.filter(pk=slot.pk).update(
         state="streaming", desired="running", checkpoint_lsn=LSN.parse("FFFFFF/0")
     )

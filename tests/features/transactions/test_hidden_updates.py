@@ -18,7 +18,7 @@ TABLE = "CREATE TABLE {0} (id int PRIMARY KEY, a text, big text)"
 
 
 def numbers(page: str) -> list[int]:
-    """Of the changes that are shown."""
+    """Return the ``seq`` numbers of the changes that the page shows."""
     return [int(seq) for seq in re.findall(r'data-seq="(\d+)"', page)]
 
 
@@ -46,7 +46,7 @@ def test_updates_that_changed_nothing_are_hidden_and_counted(
     assert numbers(whole) == list(range(1, 9))
     assert "?unchanged=hidden" in whole
     hidden = signed_in.get(f"{address}?unchanged=hidden").content.decode()
-    # Of the third nobody knows; the last is known to be unchanged by the sixth.
+    # Whether the third changed anything is unknown; the sixth shows that the last did not.
     assert numbers(hidden) == [3, 4, 5, 6, 7]
     words = said(signed_in, f"{address}?unchanged=hidden")
     assert "3 updates of this page changed no value and are hidden" in words

@@ -41,7 +41,7 @@ def history(db) -> History:
 
 
 def text_of(page: str) -> str:
-    """What a reader sees of it."""
+    """Return the page's text without its tags."""
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 

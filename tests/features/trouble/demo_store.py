@@ -22,7 +22,7 @@ INSERT INTO setting (name, value, changed_at, changed_by) VALUES (%s, %s, now(),
 
 
 def environment_of(data: Path) -> dict[str, str]:
-    """How to reach the demo that runs on this folder."""
+    """Return the environment variables of the demo that runs on this folder."""
     lines = (data / "env").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines)
 
@@ -36,7 +36,7 @@ class DemoStore:
 
     @classmethod
     def open(cls, data: Path) -> "DemoStore":
-        """Of the demo that runs on this folder."""
+        """Connect to the store and the shop of the demo that runs on this folder."""
         found = environment_of(data)
         return cls(
             *(
@@ -46,7 +46,7 @@ class DemoStore:
         )
 
     def close(self) -> None:
-        """Both sessions."""
+        """Close both sessions."""
         self.store.close()
         self.shop.close()
 
@@ -58,7 +58,7 @@ class DemoStore:
         return now
 
     def state(self, name: str) -> tuple[str, datetime, str]:
-        """What the demo tells of a trouble: its state, since when, and its note."""
+        """Return a trouble's state, the time since when, and its note."""
         value = self.setting(f"trouble.{name}.state")
         return value["state"], datetime.fromisoformat(value["since"]), value["note"]
 
@@ -69,7 +69,7 @@ class DemoStore:
         return row["value"]
 
     def wait_for_state(self, name: str, state: str, after: datetime, seconds: float) -> datetime:
-        """When it came to be in this state, after that moment."""
+        """Wait until the trouble enters this state after that time, and return when it did."""
         deadline = time.monotonic() + seconds
         while True:
             now, since, note = self.state(name)
@@ -79,7 +79,7 @@ class DemoStore:
             time.sleep(0.1)
 
     def alerts(self, kind: str, since: datetime) -> list[dict[str, Any]]:
-        """Those of a kind that fired after that moment."""
+        """Return the alerts of a kind that fired after that time."""
         return self.store.execute(_ALERTS, (since, kind)).fetchall()
 
     def wait_for_alerts(

@@ -44,7 +44,7 @@ ROUNDS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """As ``tests.demo``'s, for the whole module."""
+    """Return a folder for the whole module that the servers' user can reach."""
     path = Path(tempfile.mkdtemp(prefix="replview-test-"))
     path.chmod(0o711)
     yield path
@@ -102,7 +102,7 @@ def test_it_is_alerted_and_cleared_in_time(demo: DemoStore, names: tuple[str, ..
 
 
 def _until_alerted(demo: DemoStore, name: str, asked: datetime) -> float:
-    """From when the trouble was there to when it was alerted; earlier is no less than 0."""
+    """Return the seconds from the trouble's beginning to its alert; 0 if the alert came earlier."""
     there = demo.wait_for_state(name, "on", asked, PATIENCE_SECONDS)
     kind, slot = TROUBLES[name]
     fired = demo.wait_for_alerts(kind, asked, "firing", PATIENCE_SECONDS, slot)
@@ -110,9 +110,9 @@ def _until_alerted(demo: DemoStore, name: str, asked: datetime) -> float:
 
 
 def _until_cleared(demo: DemoStore, name: str, asked: datetime, end_asked: datetime) -> float:
-    """From when its end was asked for to when no alert of it was left.
+    """Return the seconds from the request to end the trouble until its alerts are cleared.
 
-    A flood is over when what it left has been received: from then.
+    A flood counts from its end, when everything it wrote has been received.
     """
     gone = demo.wait_for_state(name, "off", end_asked, PATIENCE_SECONDS)
     kind, slot = TROUBLES[name]

@@ -101,7 +101,7 @@ def _drawn(client: Client, slot: str) -> list[float | None]:
     answer = client.get(f"/lag/data?slot=shop/{slot}&range=5m&charts={charts}").json()
     assert len(answer["charts"]) == 3
     traces = [trace for chart in answer["charts"] for trace in chart["figure"]["data"]]
-    # What is not known is drawn as a hatched area, as high as the plot.
+    # Unknown values are drawn as a hatched area, as high as the plot.
     lines = [trace for trace in traces if trace.get("fill") != "toself"]
     return [value for trace in lines for value in trace["y"]]
 

@@ -1,4 +1,4 @@
-"""What the record answers about histories, held against what the source's own triggers noted."""
+"""Compares the record's answers about histories with the notes of the source's own triggers."""
 
 import datetime as dt
 import itertools
@@ -43,7 +43,7 @@ from tests.support.history_tables import (
 from tests.support.recorded import iterate_changes
 from tests.support.recording import Recording
 
-#: What every table has from its creation to its end.
+#: The columns that every table has from its creation to its end.
 _BASE = ("rid", "id", "part", "a", "n", "big")
 #: A change: transaction and seq.
 Place = tuple[int, int]
@@ -60,7 +60,7 @@ class Played:
     histories: Histories
     recording: Recording
     transactions: dict[int, Transaction]
-    #: Of each commit: its changes with what was noted of them.
+    #: The changes of each commit, by xid, with the facts noted of them.
     changes: dict[int, list[Pair]]
 
     def rows_of(self, table: Table) -> TableRows | None:
@@ -73,14 +73,14 @@ class Played:
 
     @property
     def tables(self) -> list[tuple[Table, TableRows]]:
-        """Those of which the record tells rows apart."""
+        """Return the tables whose rows the record tells apart."""
         found = [(table, self.rows_of(table)) for table in self.histories.tables]
         return [(table, rows) for table, rows in found if rows is not None and rows.key_columns]
 
     def named(self, *names: str) -> set[int]:
         """The oids of the tables that had one of these names when something of them was sent."""
         sent = {fact.oid for _, fact in self.pairs if fact.called in names}
-        # What was rolled back may have sent the name that a table began with.
+        # A transaction that was rolled back may have sent the name that a table began with.
         facts = (fact for commit in self.histories.timeline for fact in commit.facts)
         shapes = RelationVersion.objects.filter(relation__slot=self.recording.slot, table__in=names)
         told = set(shapes.values_list("relation__oid", flat=True))
@@ -106,7 +106,7 @@ class Played:
         return [pair for each in self.changes.values() for pair in each]
 
     def some(self, items: Collection[Item], number: int) -> list[Item]:
-        """So many of them, where there are so many."""
+        """Return ``number`` of the items at random, or all if there are fewer."""
         return self.histories.random.sample(list(items), min(number, len(items)))
 
 
@@ -116,8 +116,9 @@ def of_table(name: str) -> str:
 
 
 def played(histories: Histories, recording: Recording, lapsed: Collection[int] = ()) -> Played:
-    """With every change of the record beside what was noted of it: in the same order, all of it;
-    but of ``lapsed`` commits, by number, of which some changes may be missing, nothing.
+    """Pair the recorded changes with the noted facts, and assert that they match in order.
+
+    The changes of ``lapsed`` commits (by number) are left out: some of them may be missing.
     """
     committed = recording.transactions(state="committed")
     transactions = {t.xid: t for t in committed if t.xid is not None}
@@ -166,7 +167,7 @@ def hold(played: Played, program: Client, browser: Client) -> None:
 
 
 def _known(found: Mapping[str, Any], noted: Row | None, where: object) -> None:
-    """What is told of a row was so."""
+    """Assert that every value found for a row is as noted."""
     assert noted is not None, where
     assert found.items() <= noted.items(), (where, dict(found.items() - noted.items()), noted)
 
@@ -220,7 +221,7 @@ _OPS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate"}
 
 
 def perhaps(played: Played, commit: Commit) -> bool:
-    """Whether the stream does not say of a claim if it was rolled back."""
+    """Return True if the stream does not say whether one of the commit's claims was rolled back."""
     transaction = played.transactions[commit.xid]
     grades = [part["grade"] for part in transaction.actors or ()]
     return "perhaps" in (*grades, transaction.actor_grade)
@@ -321,7 +322,7 @@ Asked = tuple[dict[str, str | int], Callable[[int], bool], Callable[[Fact], bool
 
 
 def _hold_filters(played: Played, program: Client) -> None:
-    """Of transactions, of changes found, and of changes followed in the order of history."""
+    """Compare filtered lists: transactions, changes found, and changes in the order of history."""
     slot, commits = str(played.recording.slot), played.histories.commits
     if len(commits) < 2:
         return
@@ -581,7 +582,7 @@ def _hold_ends(played: Played) -> None:
 
 
 def _is_gone(state: RowState, gone: set[int]) -> bool:
-    """Whether a row may have gone with its table; its number is not always told then."""
+    """Return True if the row may have gone with its table; its number may be unknown then."""
     return bool(gone) and int(state.values.get("rid") or next(iter(gone))) in gone
 
 
@@ -598,7 +599,7 @@ def hold_that_it_is_behind(played: Played) -> None:
 
 
 def hold_in_parts(played: Played, monkeypatch: Any) -> int:
-    """What is read in parts is the same, or said to be unknown. How often it was read in parts."""
+    """Compare reads in parts with whole reads, unless cut short; return how many were in parts."""
     from replview.store.read.row_history import events
 
     tables = played.some(played.tables, 3)
@@ -625,7 +626,7 @@ def hold_in_parts(played: Played, monkeypatch: Any) -> int:
 
 
 def hold_from_the_index(played: Played, monkeypatch: Any) -> None:
-    """What is read from the index alone, as of rows with thousands of changes, is the same."""
+    """Compare full reads with reads from the index alone, as of rows with many changes."""
     from replview.store.read.row_history import events
 
     asked = [(table, rows, key) for table, rows in played.tables for key in KEYS]
@@ -687,12 +688,12 @@ def _hold_page(played: Played, program: Client, table: Table, rows: TableRows) -
             _known(values, row, (table, words, at, answer))
 
 
-#: What happened to a row, in order: operation and the key it left.
+#: The events of a row, in order: the operation and the key it left.
 Story = list[tuple[str, tuple[Any, ...]]]
 
 
 def _told(entries: list[HistoryEntry], first: tuple[Any, ...]) -> tuple[set[int], Story]:
-    """Whose rows the values are, and what happened, oldest first."""
+    """Return the row numbers found in the values, and the story of the entries, oldest first."""
     values = [state.values for entry in entries for state in (entry.before, entry.after)]
     rids = {int(each["rid"]) for each in values if "rid" in each}
     key, story = first, Story()
@@ -712,7 +713,7 @@ def _noted(table: Table, facts: list[Fact], first: tuple[Any, ...]) -> Story:
 
 
 def _stories(played: Played, table: Table, rows: TableRows) -> dict[int, list[Fact]]:
-    """Those of rows that keys lead to; bulk rows are too many to ask for each."""
+    """Return each row's facts by row number, without bulk rows: they are too many to read."""
     found, rids = played.histories.stories(table.name), played.rids(table, rows)
     return {
         rid: facts
@@ -723,7 +724,7 @@ def _stories(played: Played, table: Table, rows: TableRows) -> dict[int, list[Fa
 
 
 def _first_key(table: Table, rid: int) -> tuple[Any, ...]:
-    """Of a row from before the record."""
+    """Return the key of a row from before the record; empty for other rows."""
     return tuple(table.key(-rid).values()) if rid < 0 else ()
 
 
@@ -746,7 +747,7 @@ def _hold_histories(played: Played, table: Table, rows: TableRows) -> None:
                 _hold_entries(played, entries, facts.get(rid, []))
             elif story not in nameless:
                 nameless.append(story)
-    # Of a row from before the record of which nothing but keys was sent the number is not told.
+    # The number of a row from before the record is unknown if only its keys were sent.
     left = {rid: story for rid, story in stories.items() if rid not in told}
     assert told == {rid: stories.get(rid, []) for rid in told}, table
     assert all(rid < 0 for rid in left), (table, left)
@@ -769,7 +770,7 @@ def _hold_entries(played: Played, entries: list[HistoryEntry], facts: list[Fact]
 
 @dataclass(frozen=True)
 class Moment:
-    """After a commit: what a table held."""
+    """The content of a table after a commit."""
 
     #: ``lsn`` or ``moment``, for ``row_as_of``.
     at: dict[str, Any]
@@ -781,11 +782,11 @@ class Moment:
     #: The table is made anew before anything else is recorded of it: whether its rows were still
     #: there is unknown.
     is_last: bool
-    #: It was made anew at some time.
+    #: The table was made anew at some time.
     anew: bool
 
     def holds(self, state: RowState, rid: int, where: object, *, limited: bool = False) -> None:
-        """What is told of a row is so; all is, of one that was made within the record."""
+        """Assert that the values of a row are true, and complete if the record saw the row made."""
         where = (where, self.at, state)
         if state.exists is None and (rid < 0 or (self.is_last and state.why == "table")):
             return
@@ -793,7 +794,7 @@ class Moment:
         row = self.content[rid]
         values = {n: v for n, v in state.values.items() if n not in self.dropped}
         _known(values, row, where)
-        # Of a table that was dropped before its catalog was read, columns may have been altered.
+        # Columns may have been altered in a table that was dropped before its catalog was read.
         unsure = {name for name, why in state.unknown.items() if why == "altered"}
         whole = {n: v for n, v in _base(row).items() if n not in (unsure if self.anew else ())}
         assert rid < 0 or limited or _base(values) == whole, where
@@ -904,7 +905,7 @@ def _hold_undo_of_changes(played: Played) -> None:
 
 
 def _last_definition(histories: Histories, table: str) -> int:
-    """How many ``commits`` there are up to the last one before which its definition changed."""
+    """Count the commits up to the last one in or just before which the table was redefined."""
     numbers = range(len(histories.commits))
     return next((n for n in reversed(numbers) if histories.defined_since(table, n)), -1) + 1
 
@@ -933,14 +934,15 @@ def _hold_undo(
 
 
 def _undone(content: Content, sql: str) -> Content:
-    """What is to be as it was: but for columns of which the undo says that it leaves them out."""
+    """Return the rows for a comparison, without the columns that the undo says it leaves out."""
     is_partial = "-- Left out," in sql
     return {rid: _base(row) if is_partial else row for rid, row in content.items()}
 
 
 def _quiet(session: psycopg.Connection, histories: Histories) -> None:
-    """What is filled in and undone is no part of the histories, and published no more: else rows of
-    a table without a replica identity could not be deleted.
+    """Drop the publications and disable the triggers, so that filling and undoing are not recorded.
+
+    Rows of a published table without a replica identity could not be deleted.
     """
     publications = session.execute("SELECT pubname FROM pg_publication").fetchall()
     for (name,) in publications:
@@ -950,7 +952,7 @@ def _quiet(session: psycopg.Connection, histories: Histories) -> None:
 
 
 def _hold_undo_of_transactions(played: Played) -> None:
-    """Of each of the last transactions, run on the source, which held what it left."""
+    """Run the undo of each of the last transactions on the source, filled with its result."""
     histories = played.histories
     tables = {table.name: table for table in histories.tables}
     contents = {name: [c for c, _ in histories.contents(t)] for name, t in tables.items()}
@@ -981,7 +983,7 @@ def _undo(played: Played, commit: Commit) -> TransactionUndo:
 
 
 def _has_unknown(commit: Commit) -> bool:
-    """Whether a row is from before the record, or went with a TRUNCATE."""
+    """Return True if a row is from before the record, or went with a TRUNCATE."""
     return any(fact.op == "T" or (fact.rid or 0) < 0 for fact in commit.changes)
 
 
@@ -995,12 +997,12 @@ class Gapped:
     #: A position in the gap, after all of its commits; and a moment there.
     inside: int
     inside_at: dt.datetime
-    #: What is recorded just before and after it may be told to lie in it.
+    #: Commits recorded just before and after the gap may be reported inside it.
     is_lapse: bool = False
 
 
 def hold_around(gapped: Gapped) -> None:
-    """What a gap swallowed is unknown, and nothing false is told."""
+    """Assert that answers about a gap are unknown, and none is false."""
     played, lost = gapped.played, range(*gapped.lost)
     commits = played.histories.commits
     assert [n for n, c in enumerate(commits) if c.xid not in played.transactions] == list(lost)
@@ -1010,7 +1012,7 @@ def hold_around(gapped: Gapped) -> None:
 
 
 def hold_what_is_told(played: Played) -> None:
-    """Nothing false is told of a record in which nothing is missing; much may be unknown."""
+    """Assert that nothing false is told by a complete record; much of it may be unknown."""
     hold_values(played)
     gapped = Gapped(played, (0, 0), 0, dt.datetime.now(dt.UTC))
     for table, rows in played.tables:
@@ -1018,7 +1020,7 @@ def hold_what_is_told(played: Played) -> None:
 
 
 def hold_around_lapse(gapped: Gapped) -> None:
-    """The same where changes were not published: some of the operations may have been."""
+    """Assert that answers about a lapse in the publication are unknown, and none is false."""
     hold_values(gapped.played)
     tables = gapped.played.tables
     assert tables or not gapped.played.histories.name.is_whole

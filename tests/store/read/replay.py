@@ -17,7 +17,7 @@ Place = tuple[int, int]
 class Replay:
     """The rows of one table, as far as its records tell."""
 
-    #: What a row is known by.
+    #: The names of the key columns.
     names: tuple[str, ...] = ("id",)
     #: By key: what is known of a row that exists; None: a row that does not.
     rows: dict[Key, Row | None] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What pages show of histories, read from their HTML, held against what the source noted."""
+"""Compares the HTML of pages about histories with what the source noted."""
 
 import re
 import time
@@ -46,7 +46,7 @@ def _operations(shown: Element) -> Counter[str]:
 
 
 def _touched(shown: Element) -> Counts:
-    """What a line says of its tables: those shown, and those in the tip of the rest."""
+    """Return the counts in a line's tables: the visible ones, and those in the tip."""
     found: Counts = Counter()
     for table in shown.all("span", "touched"):
         name = of_table(table.one("code").text)
@@ -131,7 +131,7 @@ def _hold_transaction(
 
 
 def hold_in_flight(recording: Recording, browser: Client, there: list[Open]) -> None:
-    """What *In flight* lists is what is open on the source, and what of it was sent."""
+    """Assert that *In flight* lists what is open on the source, with the changes that were sent."""
     slot, source = recording.slot, recording.source
     _sample(recording)
     shown = _page(browser, f"/in-flight/?slot={slot}&rows=1000")
@@ -157,13 +157,16 @@ def _sample(recording: Recording) -> None:
 
 
 def _on_source(page: Element) -> Iterator[tuple[str, str]]:
-    """What holds slots or vacuum back: its gid, pid or slot, and its state."""
+    """Yield the gid, pid or slot, and the state, of each row that holds back slots or vacuum."""
     for row in page.all("tr", "open-there"):
         yield _copied(row), row.one("td", "col-state").text
 
 
 def _in_flight_wrong(recording: Recording, browser: Client, there: list[Open]) -> list[object]:
-    """What the page lists otherwise than the sessions know it; a stream may not be sent yet."""
+    """Return the transactions that the page lists otherwise than their sessions know them.
+
+    A stream may not have been sent yet.
+    """
     page = _page(browser, f"/in-flight/?slot={recording.slot}&rows=1000")
     rows = [row for table in page.all("table", "flight-table") for row in table.all("tr")
             if "data-tx" in row.attributes and "detail" not in row.classes]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What ALTER TABLE did to a row is not said to be an update's: real tables, altered between."""
+"""A row's history tells an ALTER TABLE's effect from an update's, on real tables."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ Record = Callable[..., Recording]
 def play(
     source: SourceDatabase, record: Record, *statements: str, behind: bool = False
 ) -> Recording:
-    """One transaction after another, with a receiver that keeps up, or one that comes later."""
+    """Record statements on a new table ``t``, with a receiver that keeps up or comes later."""
     source.run("CREATE TABLE t (id int PRIMARY KEY, a text, amount int, b bool)")
     recording = record(source, start=not behind)
     for statement in ("INSERT INTO t VALUES (1, 'x', 5, true)", *statements):
@@ -52,20 +52,20 @@ def begin(
 ) -> None:
     """A transaction that is streamed while it is in progress."""
     session.execute(f"BEGIN; {statements}")
-    # What is in progress is sent once it is flushed, which a commit does at once.
+    # Changes in progress are sent once they are flushed, which a commit does at once.
     source.run("COMMENT ON SCHEMA public IS 'flushed'")
     wait_for(lambda: recording.transactions(state="streaming"), 20)
 
 
 def last_change(recording: Recording) -> tuple[ChangeRow, BeforeImage]:
-    """With the row before it."""
+    """Return the last change with the row before it."""
     [change] = changes_of(reading_session(), recording.transactions()[-1].pk)
     before = before_images(reading_session(), [change])
     return change, before[change.transaction_id, change.seq]
 
 
 def last_entry(recording: Recording) -> HistoryEntry:
-    """The same as the row's history has it."""
+    """Return the newest entry of the row's history."""
     relation = Relation.objects.filter(slot=recording.slot, table="t").earliest("pk")
     page = row_history(reading_session(), recording.slot, relation.pk, {"id": "1"})
     return page.entries[0]
@@ -81,10 +81,10 @@ def last_entry(recording: Recording) -> HistoryEntry:
         (["ALTER id TYPE bigint"], set()),
         # The table looks as it did, but for the place of the column.
         (["DROP amount", "ADD amount int DEFAULT 7"], {"amount"}),
-        # It looks as it did.
+        # The table looks as it did.
         (["DROP b", "ADD b bool DEFAULT false"], {"b"}),
         (["ALTER amount TYPE int USING amount * 100"], {"amount"}),
-        # It is as it was.
+        # The table is as it was.
         (["ALTER amount SET NOT NULL", "ALTER b SET DEFAULT true"], set()),
     ],
     ids=str,
@@ -217,7 +217,7 @@ def test_what_was_rolled_back_is_not_the_table_of_the_name(
 def test_a_table_that_its_transaction_drops_again_is_not_the_last_of_the_name(
     source: SourceDatabase, record: Record
 ) -> None:
-    """What is asked of the catalog once it has ended is of when the shape came."""
+    """A name that its transaction drops and creates again belongs to the table created last."""
     source.run(f"ALTER DATABASE {source.name} SET debug_logical_replication_streaming = immediate")
     recording = play(source, record)
     recording.start()
@@ -313,7 +313,7 @@ def test_a_value_of_a_column_that_became_another_in_its_transaction_is_not_told(
 def test_a_value_from_between_two_names_of_a_column_is_not_told(
     source: SourceDatabase, record: Record
 ) -> None:
-    """Its own column has the number that it had before, and another had its name between."""
+    """A value of a temporary column that took the name of another is not told as the latter's."""
     recording = play(
         source, record, "UPDATE t SET a = 'xx'",
         "BEGIN; ALTER TABLE t RENAME amount TO e; ALTER TABLE t ADD amount int;"
@@ -361,7 +361,7 @@ def test_a_column_added_by_a_transaction_in_progress_makes_one_version(
 def test_what_a_prepared_transaction_was_thought_to_alter_was_never_in_force(
     source: SourceDatabase, record: Record
 ) -> None:
-    """It truncated the table, which looks as ALTER TABLE does until it has ended."""
+    """A version assumed because of a TRUNCATE in a prepared transaction is not kept in force."""
     hold = "BEGIN; TRUNCATE t; INSERT INTO t VALUES (2, 'y', 5, true); PREPARE TRANSACTION 'it'"
     recording = play(
         source, record, hold, "ROLLBACK PREPARED 'it'", hold, "COMMIT PREPARED 'it'",
@@ -510,11 +510,11 @@ _THEN = [
     ("INSERT INTO other VALUES (1)", "id", "a k"),
     ("UPDATE t SET k = 'y' WHERE id = 2", "id k", "a"),
     ("UPDATE t SET k = 'y' WHERE id = 2", "id k", "a"),
-    # When between two changes of the table it was altered, is not recorded.
+    # The record does not say when between two changes the table was altered.
     ("UPDATE t SET k = 'yy' WHERE id = 2", "id k", "a dflt"),
     ("ALTER TABLE t ADD dflt int DEFAULT 7", "id k", "a dflt"),
     ("UPDATE t SET k = 'y' WHERE id = 2", "id k", "a dflt"),
-    # What it rewrites is not told apart from what it leaves in a column that had been added.
+    # Whether the statement rewrote a column that had been added is unknown.
     ("ALTER TABLE t ALTER a TYPE int USING a::int * 100", "id k", "a dflt"),
     ("UPDATE t SET k = 'yy' WHERE id = 2", "id a k dflt", ""),
     ("UPDATE t SET a = 2 WHERE id = 1", "id a dflt", "k"),
@@ -540,7 +540,7 @@ def test_a_row_as_of_a_moment_has_the_columns_of_that_moment(
                 SELECT pg_current_wal_lsn() - '0/0', clock_timestamp(),
                        (SELECT jsonb_object_agg(key, value) FROM jsonb_each_text(to_jsonb(t)))
                 FROM t WHERE id = 1""").fetchone())  # fmt: skip
-        # Of what was altered twice while the receiver is behind, less is known.
+        # Less is known of a table that is altered twice while the receiver is behind.
         recording.caught_up()
     recording.end()
     relation = Relation.objects.filter(slot=recording.slot, table="t").earliest("pk")

@@ -146,7 +146,8 @@ def found(slot, column: str, operator: str, value: str) -> set[int] | str:
 
 def truth(connection, kind: str, column: str, operator: str, value: str) -> set[int] | str:
     """The rows that the server finds; text is ordered by its bytes."""
-    # Of a domain over an enum, and an array of domains, it knows operators only once it is cast.
+    # The server has operators for a domain over an enum, and an array of domains, only after a
+    # cast.
     cast = {"good_mood": "::mood", "amount[]": "::numeric[]"}.get(kind, "")
     named = f'{column} COLLATE "C"' if kind in TEXTUAL else f"{column}{cast}"
     try:

@@ -1,8 +1,4 @@
-"""Every answer over the record is what the source's own triggers noted of random histories.
-
-60 histories, or as many as ``HISTORIES`` says, ten of each seed; ``SEED`` is the first one, and
-``SEEDS`` repeats the ones that a failure names. How one is made smaller: ``named_histories``.
-"""
+"""Every answer from the record matches what the source's triggers noted of random histories."""
 
 import datetime as dt
 import os
@@ -49,7 +45,7 @@ _CASES = [
 
 @pytest.fixture(autouse=True)
 def often(settings) -> None:
-    """What a look at the catalog finds is stored soon."""
+    """Make the receiver store the results of its catalog reads soon."""
     settings.HEARTBEAT_SECONDS = 0.1
 
 
@@ -233,7 +229,7 @@ _ALL_OPERATIONS = _always(
 
 @dataclass(frozen=True)
 class _Lapse:
-    """How tables, rows, columns or operations cease to be published, and what ends it."""
+    """Statements that stop publishing tables, rows, columns or operations, and that resume it."""
 
     begins: Callable[[Histories], str]
     ends: Callable[[Histories], str] = _EVERYTHING

@@ -68,7 +68,7 @@ class RandomRows:
 
     def _row(self, key: str) -> dict[str, Any]:
         row = {"id": key, "status": f"s{self.random.randrange(1000)}"}
-        # What an update leaves alone and is stored out of line is not sent.
+        # A value that is stored out of line is not sent by an update that leaves it alone.
         return row if self.random.random() < 0.4 else row | {"note": f"n{key}"}
 
 

@@ -49,9 +49,9 @@ class Simulated:
     #: The row of each step.
     row_of: dict[tuple[int, int], int] = field(default_factory=dict)
     breaks: Breaks = field(default_factory=Breaks)
-    #: What is known of the rows, by key; absent: nothing.
+    #: The known values of the rows, by key; absent if nothing is known.
     known: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: What was known before and after each step; None: nothing, or that there was no row.
+    #: The values known before and after each step; None if nothing was, or there was no row.
     before: dict[tuple[int, int], dict[str, str] | None] = field(default_factory=dict)
     after: dict[tuple[int, int], dict[str, str] | None] = field(default_factory=dict)
     _rows_made: int = 0

@@ -1,4 +1,4 @@
-"""Who may read the API."""
+"""Reading the API needs a token or a login."""
 
 import datetime as dt
 

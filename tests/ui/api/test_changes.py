@@ -107,7 +107,7 @@ def test_a_row_has_a_history_and_a_state(program: Client, record: History, key: 
     assert history["complete"]
     assert history["other_rows"] == []
     assert (now["exists"], now["values"]["status"], now["last_known"]) == (True, "paid", None)
-    # What is not stored yet may have changed it.
+    # A change that is not stored yet may have changed the row.
     assert (behind["exists"], behind["why"], behind["values"]) == (None, "not stored", {})
     assert behind["last_known"]["values"]["status"] == "paid"
 

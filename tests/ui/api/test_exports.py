@@ -15,7 +15,7 @@ URL = "/api/v1/exports"
 
 @pytest.fixture(autouse=True)
 def committed(history: History) -> None:
-    """Before the program's user: what it made is emptied with it."""
+    """Commit the history before the program's user is made, so that both are emptied in the end."""
 
 
 def test_it_is_estimated_asked_for_and_cancelled(program: Client) -> None:

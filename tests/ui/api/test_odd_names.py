@@ -156,7 +156,7 @@ def test_the_live_page_shows_the_very_table(record: History, schema: str, table:
 
 @pytest.mark.parametrize("number", range(len(NAMES)))
 def test_links_lead_to_the_very_table(record: History, number: int) -> None:
-    """And not to one that is called so without the quotes."""
+    """A link leads to its table, and not to one of the same name without the quotes."""
     schema, table = NAMES[number]
     plain = record.table("plain", 30_000, ["id"])
     without = {"schema": schema.strip('"'), "table": table.strip('"')}
@@ -204,7 +204,7 @@ def test_a_filter_s_words_say_the_same_again(db, schema: str, table: str) -> Non
 
 
 def test_an_archived_table_of_a_schema_with_a_dot_stays_masked(db) -> None:
-    """By a rule for tables of its name in any schema."""
+    """A rule for tables of this name in any schema masks the archived table."""
     rule = Rule(1, None, "orders", "status", "", "display")
     visibility = Visibility(reading_session().rows, lambda: Grants(rules=(rule,)))
     of = Withheld(visibility=visibility, source_id=1, rules_of=1)

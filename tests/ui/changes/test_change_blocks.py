@@ -1,4 +1,4 @@
-"""What a block of a change says, and what it keeps within bounds."""
+"""A block shows a change within a bounded size."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ INDEX = models.Index(fields=["incarnation", "received_at"], name="transaction_re
 def build(apps: Any, schema_editor: Any) -> None:
     model = apps.get_model("store", "Transaction")
     with schema_editor.connection.cursor() as cursor:
-        # It waits for transactions older than itself, and nobody waits behind it meanwhile.
+        # The index waits for transactions older than itself, and nobody waits behind it meanwhile.
         cursor.execute("SHOW lock_timeout")
         before = cursor.fetchone()[0]
         cursor.execute("SET lock_timeout = 0")
