@@ -7,8 +7,8 @@
 
     spark-submit --master yarn --py-files replview-spark.zip replview-spark.py as-of --root s3://…
 
-The cluster's Python needs pyspark, pyarrow and orjson, and psycopg to read the store. The output is
-reproducible.
+The cluster's Python needs pyspark, pyarrow and orjson; to read the store also psycopg and xxhash.
+The output is reproducible.
 """
 
 import sys
@@ -16,6 +16,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+#: The folder of the sources, or the zip.
+_ROOT = Path(__file__).parent.parent.parent
 _PROGRAM = '''"""For spark-submit, with --py-files replview-spark.zip: one of replview's jobs."""
 
 import sys
@@ -45,23 +47,26 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def carried(folder: Path) -> Path:
-    """Return the zip for a Spark Connect server: the one in use, else one built in the folder."""
-    root = Path(__file__).parent.parent.parent
-    return root if root.is_file() else build(folder)[0]
+    """Return the zip for other machines: the one in use, else one built in the folder."""
+    return _ROOT if is_packed() else build(folder)[0]
+
+
+def is_packed() -> bool:
+    """Return whether this code is run from the zip."""
+    return _ROOT.is_file()
 
 
 def _contents() -> Iterator[tuple[str, bytes]]:
-    root = Path(__file__).parent.parent.parent
     # The project's own __init__ may import packages that a cluster lacks.
     yield "replview/__init__.py", b""
     yield "replview/store/__init__.py", b""
     yield "replview/text/__init__.py", b""
     yield "replview/runtime/__init__.py", b""
     for used in _USED:
-        yield used, (root / used).read_bytes()
+        yield used, (_ROOT / used).read_bytes()
     for package in ("decoder", "replview/parquet", "replview/spark", "replview/store/read"):
-        for path in sorted((root / package).rglob("*.py")):
-            yield path.relative_to(root).as_posix(), path.read_bytes()
+        for path in sorted((_ROOT / package).rglob("*.py")):
+            yield path.relative_to(_ROOT).as_posix(), path.read_bytes()
     # This makes ``python replview-spark.zip JOB …`` work too.
     yield "__main__.py", _PROGRAM.encode()
 

@@ -275,7 +275,7 @@ def _problem(error: BaseException) -> BaseException:
     if lacking := _MISSING.search(text):
         return SparkProblem(
             f"the Python of Spark's executors has no {lacking[1]}",
-            "install it there: pip install 'psycopg[binary]' pyarrow orjson",
+            "install it there: pip install 'psycopg[binary]' pyarrow orjson xxhash",
         )
     if (connector := missing_connector(error)) is not None:
         return connector

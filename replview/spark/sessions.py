@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from replview.spark.artefact import carried
+from replview.spark.artefact import carried, is_packed
 from replview.text.problem import CodedProblem
 
 if TYPE_CHECKING:
@@ -98,10 +98,7 @@ def session(url: str | None = None, *, name: str = "replview", **settings: str) 
         for key, value in {**SETTINGS, **_begun(url, settings)}.items():
             builder = builder.config(key, value)
         found = _made(builder.getOrCreate)
-    if by_connect(found):
-        # Python code runs on the server, which may lack this package.
-        with tempfile.TemporaryDirectory() as folder:
-            found.addArtifacts(str(carried(Path(folder))), pyfile=True)
+    _send_code(found)
     for key, value in SETTINGS.items():
         found.conf.set(key, value)
     # Jobs over files need no psycopg, and a cluster may have none.
@@ -136,6 +133,26 @@ def _lacking() -> SparkProblem:
 def by_connect(session: object) -> bool:
     """Return whether a session uses Spark Connect, which has neither RDDs nor a JVM."""
     return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def _send_code(spark: Any) -> None:
+    """Give this package to Spark's other machines, whose Python may lack it."""
+    if by_connect(spark):
+        with tempfile.TemporaryDirectory() as folder:
+            spark.addArtifacts(str(carried(Path(folder))), pyfile=True)
+        return
+    context = spark.sparkContext
+    is_local = context.master == "local" or context.master.startswith("local[")
+    if is_local and not is_packed():
+        return
+    from pyspark import SparkFiles
+
+    # Spark serves the file from where it is, and removes its own folder when it stops.
+    package = str(carried(Path(SparkFiles.getRootDirectory(), "replview")))
+    context.addPyFile(package)
+    # The driver plans streams in a process that looks for no added files.
+    paths = (package, context.environment.get("PYTHONPATH"))
+    context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 
 def refuse_token(url: str) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from tests.support.spark_session import spark as spark
 
-pytest.register_assert_rewrite("tests.spark.export_job", "tests.spark.streaming")
+pytest.register_assert_rewrite(
+    *(f"tests.spark.{name}" for name in ("elsewhere", "export_job", "held_up", "streaming"))
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

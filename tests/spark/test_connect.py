@@ -20,9 +20,10 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.runtime.machine import free_port
 from replview.spark.sessions import SparkProblem, session
+from tests.spark.elsewhere import client, reads_the_history
+from tests.spark.elsewhere import history as history  # a fixture
 from tests.spark.export_job import ended
 from tests.spark.export_job import job as job  # a fixture
-from tests.support.history_rows import History, insert
 from tests.support.written_rows import written_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.own_jvm]
@@ -38,26 +39,6 @@ JOBS = {
     "who-changed-what": [],
     "schema-versions": ["--table", "public.orders"],
 }
-#: Run by a client of its own: in one process there is one kind of session.
-_READ = """
-import json, sys
-import pyarrow as pa
-from replview.spark.sessions import session
-
-spark = session(sys.argv[1])
-told = spark.read.format("replview").option("dsn", sys.argv[2])
-typed = told.option("relation", "public.orders").load().where("_change_type <> 'delete'")
-
-def where(batches):
-    import replview.spark
-    for _ in batches:
-        yield pa.RecordBatch.from_pydict({"file": [replview.spark.__file__]})
-
-rows = [row.asDict() for row in typed.select("id", "status", "_change_type", "_actor").collect()]
-[code] = spark.range(0, 1, 1, 1).mapInArrow(where, "file string").collect()
-print(json.dumps({"rows": rows, "records": told.load().count(), "code": code[0]}))
-spark.stop()
-"""
 _JOBS = """
 import json, sys
 from replview.spark.__main__ import parser
@@ -133,40 +114,8 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the server of Spark Connect does not listen")
 
 
-@pytest.fixture
-def history(transactional_db) -> History:
-    """Three transactions of orders, committed: another process sees them."""
-    from replview.store.retention.tidy import make_partitions
-
-    make_partitions()
-    made = History()
-    key = str(made.orders.relation_id)
-    made.commit(insert(1), insert(2), relations={key: [2, 0, 0, 0]})
-    paid = {"op": "U", "new": {"id": "1", "status": "paid", "note": "x"}}
-    made.commit(paid, actor="bob", relations={key: [0, 1, 0, 0]})
-    gone = {"op": "D", "old": {"id": "2"}, "old_kind": "K"}
-    made.commit(gone, actor="alice", relations={key: [0, 0, 1, 0]})
-    return made
-
-
-def client(code: str, *words: str) -> Any:
-    """What a client's script prints last."""
-    ran = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=300
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout.splitlines()[-1])
-
-
 def test_the_record_is_read_by_the_code_that_the_client_sends(server, history, store_dsn) -> None:
-    read = client(_READ, server, store_dsn)
-    assert "replview-spark.zip" in read["code"]
-    assert read["records"] == 4
-    kinds = [(row["id"], row["status"], row["_change_type"], row["_actor"]) for row in read["rows"]]
-    assert kinds == [
-        ("1", "new", "insert", None), ("2", "new", "insert", None),
-        ("1", "paid", "update_postimage", "bob"),
-    ]  # fmt: skip
+    reads_the_history(server, store_dsn)
     password = psycopg.conninfo.conninfo_to_dict(store_dsn)["password"]
     kept = b"".join(path.read_bytes() for path in server.folder.rglob("*") if path.is_file())
     assert b"SparkListenerConnectOperationStarted" in kept
