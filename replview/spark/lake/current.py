@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _SOURCE = "replview_lake_source"
 _TRUNCATED = "_change_type = 'truncate'"
 _OF_ROWS = "_change_type <> 'truncate'"
+#: Times that a MERGE is tried, as often as Spark tries a task.
+_ATTEMPTS = 4
+#: Spark's condition for rows of a checkpoint that were lost with their executor.
+_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
 @dataclass(frozen=True)
@@ -157,9 +161,21 @@ def _merge(
             " WHEN NOT MATCHED BY SOURCE AND (t._commit_version < "
             f"{facts.truncation[0]} OR t._incarnation <> {stretch.incarnation}) THEN DELETE"
         )
-    # MERGE reads its source twice: for the files that it touches, and for their rows.
-    source.localCheckpoint().createOrReplaceTempView(_SOURCE)
-    lake.spark.sql(statement)
+    _run(lake, statement, source)
+
+
+def _run(lake: LakeTable, statement: str, source: "DataFrame") -> None:
+    """Run a MERGE, and repeat it if an executor died that had rows of its source."""
+    for attempt in count(1):
+        # MERGE reads its source twice: for the files that it touches, and for their rows.
+        source.localCheckpoint().createOrReplaceTempView(_SOURCE)
+        try:
+            lake.spark.sql(statement)
+        except Exception as error:
+            if attempt == _ATTEMPTS or _LOST not in str(error):
+                raise
+        else:
+            return
 
 
 def _folding(shape: TableShape, facts: Facts, version: int) -> Folding:
