@@ -144,6 +144,15 @@ def test_an_export_has_the_same_rows_and_every_history_job_runs_over_it(
     assert all(found[name]["rows"] for name in JOBS)
 
 
+def test_a_lake_is_refused(server) -> None:
+    command = [sys.executable, "-m", "replview.spark", "lake", "run", "--root", "/srv/lake",
+               "--format", "delta", "--slot", "shop/replview", "--table", "public.orders",
+               "--spark", server]  # fmt: skip
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 1
+    assert "a lake cannot be fed by Spark Connect: name a cluster" in ran.stderr
+
+
 @pytest.mark.long
 def test_a_cancelled_export_ends_its_task_and_leaves_nothing(
     server, job, store_dsn, tmp_path

@@ -10,7 +10,7 @@ import orjson
 from replview.spark.exit_statuses import DONE, GAP, NOTHING_NEW
 from replview.spark.lake.formats import FORMATS, connector_settings
 from replview.spark.quoting import spark_address
-from replview.spark.sessions import SparkProblem
+from replview.spark.sessions import SparkProblem, by_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +59,11 @@ def run(spark: "SparkSession", options: argparse.Namespace) -> int:
     """
     from replview.parquet.reading import StoreProblem
 
+    if by_connect(spark):
+        raise SparkProblem(
+            "a lake cannot be fed by Spark Connect",
+            "name a cluster (spark://…) or this machine (local[2]) with --spark",
+        )
     statuses = []
     try:
         for feed in _feeds(spark, options):
