@@ -60,6 +60,8 @@ def as_arrow(found: Any) -> pa.Table:
     """The rows of any engine."""
     if isinstance(found, pa.Table):
         return found
+    if hasattr(found, "to_arrow_table"):
+        return found.to_arrow_table()
     if hasattr(found, "toArrow"):
         return found.toArrow()
     if hasattr(found, "to_arrow"):

@@ -27,6 +27,7 @@ SECONDS = {
     "tests/spark/test_history.py": 60,
     "tests/spark/lake/test_feeding.py": 60,
     "tests/spark/lake/test_job.py": 60,
+    "tests/spark/lake/test_programs.py": 60,
     "tests/spark/test_newest_pyspark.py": 60,
     "tests/spark/test_one_history.py": 210,
     "tests/store/read/test_histories.py": 130,
