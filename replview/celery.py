@@ -23,13 +23,11 @@ app.config_from_object("replview.runtime.celery_settings")
 app.autodiscover_tasks(
     ["replview.features.receiving", "replview.features.sampling", "replview.features.alerts"]
 )
-app.autodiscover_tasks(
-    [
-        f"replview.features.{name}"
-        for name in ("archive", "baselines", "erasure", "exports", "history", "onboarding", "peeks")
-    ],
-    related_name="job",
-)
+#: Features with a ``job`` module.
+_WITH_JOBS = (
+    "archive", "baselines", "erasure", "exports", "history", "lake", "onboarding", "peeks",
+)  # fmt: skip
+app.autodiscover_tasks([f"replview.features.{name}" for name in _WITH_JOBS], related_name="job")
 app.autodiscover_tasks(["replview.jobs"], related_name="running")
 app.autodiscover_tasks(["replview.acts"], related_name="slot_sweeping")
 

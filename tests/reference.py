@@ -103,7 +103,7 @@ def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
         parser: argparse.ArgumentParser = command.create_parser("replview", name)
         if name == "spark":
             # The command hands its arguments on to this parser.
-            jobs = spark_parser("replview spark")
+            jobs = spark_parser("replview spark", lake=False)
             jobs.description, jobs.epilog = parser.description, parser.epilog
             parser = jobs
         foreign = next(base for base in type(command).__mro__ if _is_django(base))

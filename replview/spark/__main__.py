@@ -46,8 +46,8 @@ _TERMINATED = 143
 _AGAIN_SECONDS = 0.05
 
 
-def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
-    """Return the parser of all jobs."""
+def parser(prog: str = "python -m replview.spark", *, lake: bool = True) -> argparse.ArgumentParser:
+    """Return the parser of all jobs; without ``lake``, of those that ``replview spark`` runs."""
     found = _Parser(
         prog=prog,
         description="Jobs over changes that were exported as Parquet, by Spark: on this machine or "
@@ -55,7 +55,8 @@ def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
     )
     commands = found.add_subparsers(dest="name", metavar="JOB", required=True)
     add_jobs(commands)
-    add_lake(commands)
+    if lake:
+        add_lake(commands)
     return found
 
 

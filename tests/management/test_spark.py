@@ -18,7 +18,6 @@ from replview.spark.__main__ import check, main, parser
 from replview.spark.history.results import Result, as_table
 from replview.spark.processes import JobProcess
 from replview.spark.sessions import SparkProblem
-from replview.store.connecting import store_conninfo
 from tests.support.written_history import History
 
 ROOT = Path(__file__).parent.parent.parent
@@ -90,21 +89,10 @@ def test_what_is_wrong_is_said_before_spark_starts(root, tmp_path) -> None:
     assert ended.value.code == 64
 
 
-def test_the_lakes_job_reads_the_store_of_the_instance(settings, tmp_path, monkeypatch) -> None:
-    settings.DATA_DIR, settings.STORE_URL = tmp_path, "postgresql://the-store/"
-    started: list[dict[str, str]] = []
-
-    def start(*_: object, environment: dict[str, str], **__: object) -> JobProcess:
-        started.append(environment)
-        raise OSError("enough")
-
-    monkeypatch.setattr(JobProcess, "start", start)
-    for job in ("lake", "as-of"):
-        with pytest.raises(CommandError, match="enough"):
-            call_command("spark", job)
-    # A job that reads files alone need not know where the store is.
-    assert [list(each) for each in started] == [["REPLVIEW_STORE_URL"], []]
-    assert started[0]["REPLVIEW_STORE_URL"] == store_conninfo()
+def test_a_lake_has_its_own_command() -> None:
+    with pytest.raises(CommandError, match="replview lake run NAME") as told:
+        call_command("spark", "lake", "run", "--root", "/srv/lake")
+    assert told.value.returncode == 64
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """The connectors of Delta and Iceberg for tests."""
 
+import os
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from replview.spark.lake.formats import FORMATS
 from tests.support.jars import JarsMissing, find_jars
@@ -17,3 +19,17 @@ def connectors() -> tuple[Path, ...] | JarsMissing:
     packages = [each.package.format(version) for each in FORMATS.values()]
     versions = (package.rpartition(":")[2] for package in packages)
     return find_jars("-".join(("lake", version, *versions)), packages, _GROUPS)
+
+
+def session_variables() -> dict[str, str]:
+    """Return the variables by which the sessions of other processes have the connectors.
+
+    Skips the test where the connectors are missing.
+    """
+    if isinstance(jars := connectors(), JarsMissing):
+        pytest.skip(str(jars))
+    classes = os.pathsep.join(map(str, jars))
+    return {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {classes} pyspark-shell",
+    }

@@ -11,9 +11,8 @@ from django.core.management.base import CommandError
 
 from replview.jobs.following import scratch_folder
 from replview.management.instance import PlainCommand
-from replview.spark.exit_statuses import GAP, NOTHING_NEW, WRONG_USE
+from replview.spark.exit_statuses import GAP, WRONG_USE
 from replview.spark.processes import JobProcess
-from replview.store.connecting import store_conninfo
 
 
 class Command(PlainCommand):
@@ -21,8 +20,8 @@ class Command(PlainCommand):
 
     help = (
         "Run a history job over exported changes, with DuckDB or Spark. The jobs are as-of, "
-        "row-versions, churn, hot-rows, transaction-sizes, transaction-rates, who-changed-what, "
-        "schema-versions and lake. 'replview spark JOB --help' shows a job's options."
+        "row-versions, churn, hot-rows, transaction-sizes, transaction-rates, who-changed-what and "
+        "schema-versions. 'replview spark JOB --help' shows a job's options."
     )
     examples = (
         "replview spark as-of --root exports/week --table public.orders",
@@ -51,15 +50,12 @@ class Command(PlainCommand):
     def handle(self, *_: str, **options: Any) -> None:
         """Run the job in a process of its own, and exit with its status."""
         arguments = list(options["job"])
+        if arguments[0] == "lake":
+            raise CommandError("a lake is fed by 'replview lake run NAME'", returncode=WRONG_USE)
         stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S-%f")
         log = Path(settings.DATA_DIR) / "spark-logs" / f"{arguments[0]}-{stamp}.log"
         try:
-            # The job ``lake`` reads this instance's store.
-            store = {"REPLVIEW_STORE_URL": store_conninfo()} if settings.STORE_URL else {}
-            environment = store if arguments[0] == "lake" else {}
-            job = JobProcess.start(
-                arguments, log=log, scratch=scratch_folder(), output=None, environment=environment
-            )
+            job = JobProcess.start(arguments, log=log, scratch=scratch_folder(), output=None)
         except (OSError, ValueError) as error:
             raise CommandError(f"the job cannot be started: {error}") from None
         try:
@@ -69,7 +65,7 @@ class Command(PlainCommand):
         if status == WRONG_USE:
             self.stderr.write(log.read_text(errors="replace").rstrip())
             log.unlink()
-        if status in (NOTHING_NEW, GAP, WRONG_USE):
+        if status in (GAP, WRONG_USE):
             sys.exit(status)
         if status:
             raise CommandError(f"{job.problem()} (its log: {log})", returncode=1)

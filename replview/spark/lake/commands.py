@@ -1,23 +1,31 @@
-"""``lake run|status|maintain`` among the jobs: feed, show and maintain the tables of a lake."""
+"""``lake run|status|maintain`` as a job: feed, show and maintain the tables of a lake.
+
+``replview lake`` starts it in a process of its own; spark-submit can start it on a cluster.
+Standard output has one line of JSON when a table begins (``{"table", "state": "running"}``) and
+one when it ends (``idle`` with what is known of it now, or ``failed`` with problem and remedy).
+"""
 
 import argparse
-import sys
+import logging
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from replview.spark.exit_statuses import DONE, GAP, NOTHING_NEW
+from replview.parquet.job_process import problem_of, say
+from replview.spark.exit_statuses import DONE, FAILED, GAP, NOTHING_NEW
 from replview.spark.lake.formats import FORMATS, connector_settings
 from replview.spark.quoting import spark_address
-from replview.spark.sessions import SparkProblem, by_connect
+from replview.spark.sessions import SparkProblem, by_connect, naming_connectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replview.spark.lake.feeding import Feed
+    from replview.spark.lake.tables import LakeTable
 
 ACTIONS = ("run", "status", "maintain")
+log = logging.getLogger("replview.lake")
+_UNEXPECTED = "the log of the run names the place; run it again, and report it if it fails again"
 
 
 def add_lake(commands: Any) -> None:
@@ -30,7 +38,7 @@ def add_lake(commands: Any) -> None:
         "'current' (run), say how far they are (status), or compact them (maintain). The store's "
         "address is in REPLVIEW_STORE_URL.",
     )
-    parser.set_defaults(whole=run, settings=settings, json=False)
+    parser.set_defaults(whole=run, settings=settings, json=True)
     parser.add_argument("action", choices=ACTIONS)
     parser.add_argument("--root", required=True, metavar="URL", help="folder of the lake")
     parser.add_argument("--format", required=True, choices=[*FORMATS])
@@ -39,6 +47,8 @@ def add_lake(commands: Any) -> None:
                         help="may be repeated")  # fmt: skip
     parser.add_argument("--changes", type=int, default=1_000_000, metavar="NUMBER",
                         help="of one batch, about (default: 1000000)")  # fmt: skip
+    parser.add_argument("--follow", type=float, metavar="SECONDS", help="with run: run again so "
+                        "long after each run, until it is stopped or fails")  # fmt: skip
     parser.add_argument("--archive", metavar="URL", help="has what the store deleted")
     parser.add_argument("--connector", metavar="COORDINATES", help="Maven's, or 'none' if Spark "
                         "has the connector (default: the one for this Spark)")  # fmt: skip
@@ -53,28 +63,39 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def run(spark: "SparkSession", options: argparse.Namespace) -> int:
-    """Do the action for each table, print a line of JSON for it, and return the exit status.
+    """Do the action for each table, and return the exit status.
 
-    Raises ``SparkProblem``.
+    A table that fails does not keep the others from their turn. Raises ``SparkProblem``.
     """
-    from replview.parquet.reading import StoreProblem
-
     if by_connect(spark):
         raise SparkProblem(
             "a lake cannot be fed by Spark Connect",
             "name a cluster (spark://…) or this machine (local[2]) with --spark",
         )
-    statuses = []
-    try:
-        for feed in _feeds(spark, options):
-            status, facts = _done(feed, options.action)
-            statuses.append(status)
-            sys.stdout.write(orjson.dumps({"table": feed.lake.relation, **facts}).decode() + "\n")
-    except StoreProblem as error:
-        raise SparkProblem(error.cause, error.remedy) from error
-    if GAP in statuses:
-        return GAP
+    while True:
+        statuses = [_report(feed, options.action) for feed in _feeds(spark, options)]
+        if options.follow is None or FAILED in statuses:
+            break
+        time.sleep(options.follow)
+    for status in (FAILED, GAP):
+        if status in statuses:
+            return status
     return NOTHING_NEW if all(status == NOTHING_NEW for status in statuses) else DONE
+
+
+def _report(feed: "Feed", action: str) -> int:
+    """Do the action for one table and print what it gave; return its exit status."""
+    table = feed.lake.relation
+    say({"table": table, "state": "running"})
+    try:
+        with naming_connectors():
+            status, facts = _done(feed, action)
+    except Exception as error:
+        problem = problem_of(error, log, what="the lake", unexpected=_UNEXPECTED)
+        say({"table": table, "state": "failed", **problem})
+        return FAILED
+    say({"table": table, "state": "idle", **facts})
+    return status
 
 
 def _feeds(spark: "SparkSession", options: argparse.Namespace) -> "Iterator[Feed]":
@@ -98,11 +119,17 @@ def _done(feed: "Feed", action: str) -> tuple[int, dict[str, Any]]:
 
     if action == "maintain":
         maintain(feed.lake)
-        return DONE, {}
+        return DONE, {"sizes": _sizes(feed.lake)}
     if action == "status":
-        return DONE, feed.status()
+        return DONE, {**feed.status(), "sizes": _sizes(feed.lake)}
     fed = feed.run()
-    facts = {"reached": fed.reached, "batches": fed.batches, "gaps": fed.gaps}
-    if fed.no_current:
-        facts["no_current"] = fed.no_current
+    facts = {"reached": fed.reached, "batches": fed.batches, "gaps": fed.gaps,
+             "no_current": fed.no_current, "sizes": _sizes(feed.lake)}  # fmt: skip
     return GAP if fed.gaps else DONE if fed.batches else NOTHING_NEW, facts
+
+
+def _sizes(lake: "LakeTable") -> dict[str, dict[str, int]]:
+    """Return the rows, files and bytes of both tables."""
+    from replview.spark.lake.tables import CHANGES, CURRENT
+
+    return {kind: lake.size(kind) for kind in (CHANGES, CURRENT)}

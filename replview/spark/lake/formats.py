@@ -66,6 +66,10 @@ class LakeFormat(ABC):
         """Make what must exist before the table."""
 
     @abstractmethod
+    def size(self, spark: "SparkSession", table: str) -> dict[str, int]:
+        """Return the ``rows``, ``files`` and ``bytes`` that the table has now."""
+
+    @abstractmethod
     def maintenance(self, spark: "SparkSession", table: str, before: dt.datetime) -> Iterator[str]:
         """Yield the statements that compact a table and delete files from before a time."""
 
@@ -125,6 +129,13 @@ class Delta(LakeFormat):
             f"{_TXN}txnVersion": str(offset[str(incarnation)]),
         }
 
+    def size(self, spark: "SparkSession", table: str) -> dict[str, int]:
+        """Return the size, which Delta knows from its log."""
+        [(files, size)] = (
+            spark.sql(f"DESCRIBE DETAIL {table}").select("numFiles", "sizeInBytes").collect()
+        )
+        return {"rows": spark.table(table).count(), "files": files, "bytes": size}
+
     def maintenance(self, spark: "SparkSession", table: str, before: dt.datetime) -> Iterator[str]:
         """Yield OPTIMIZE and VACUUM; the latter refuses less than the table's retention."""
         hours = int((dt.datetime.now(dt.UTC) - before) / dt.timedelta(hours=1))
@@ -177,6 +188,13 @@ class Iceberg(LakeFormat):
         """Return the setting that gives a snapshot a property."""
         property_ = f"spark.sql.iceberg.snapshot-property.{_REACHED}"
         return {property_: orjson.dumps(offset).decode()}
+
+    def size(self, spark: "SparkSession", table: str) -> dict[str, int]:
+        """Return the size, which Iceberg knows from its manifests."""
+        [(rows, files, size)] = spark.sql(
+            f"SELECT sum(record_count), count(*), sum(file_size_in_bytes) FROM {table}.files"
+        ).collect()
+        return {"rows": rows or 0, "files": files, "bytes": size or 0}
 
     def maintenance(self, spark: "SparkSession", table: str, before: dt.datetime) -> Iterator[str]:
         """Yield the procedures; the offset becomes the table's, as its snapshot may expire."""

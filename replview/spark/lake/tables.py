@@ -76,6 +76,10 @@ class LakeTable:
         """Return how far one of the tables has read the slot."""
         return self.format.reached(self.spark, self.name(kind))
 
+    def size(self, kind: str) -> dict[str, int]:
+        """Return the ``rows``, ``files`` and ``bytes`` that one of the tables has now."""
+        return self.format.size(self.spark, self.name(kind))
+
     @contextmanager
     def reaching(self, offset: Offset, incarnation: int) -> Iterator[None]:
         """Record ``offset`` with each commit."""

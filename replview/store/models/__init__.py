@@ -29,6 +29,7 @@ from replview.store.models.history import (
     TypeName,
 )
 from replview.store.models.jobs import Baseline, Export, HistoryJob, SlotPeek
+from replview.store.models.lakes import Lake, LakeRelation, LakeRun
 from replview.store.models.retention import ArchivedRun, ArchiveMark, KeptDay, StoreMoment
 from replview.store.models.samples import (
     SampleMark,
@@ -62,11 +63,12 @@ from replview.store.models.sums import (
 __all__ = [
     "AbortedSubtransaction", "AccessRecord", "ActivityMark", "ActorActivity", "Alert", "AlertRule",
     "ApiToken", "ArchiveMark", "ArchivedRun", "AssignedPassword", "Baseline", "Change", "Delivery",
-    "Erasure", "Export", "Grant", "HistoryBlock", "HistoryJob", "Identity", "KeptDay", "LargeValue",
-    "MaskRule", "MinuteMark", "PublicationLapse", "PublicationLook", "Quarantine", "Relation",
-    "RelationActivity", "RelationMinute", "RelationVersion", "SampleMark", "SavedFilter",
-    "SecondFactor", "Setting", "SetupCode", "Slot", "SlotEvent", "SlotIncarnation", "SlotIntention",
-    "SlotPeek", "SlotSample", "SlotSampleHour", "SlotSampleMinute", "Source", "SourceDraft",
-    "SourceLook", "SourceSample", "StoreMoment", "Transaction", "TransactionSizeMinute",
-    "Transition", "TypeName", "WatchedSlot", "WatchedSubscription", "Webhook",
+    "Erasure", "Export", "Grant", "HistoryBlock", "HistoryJob", "Identity", "KeptDay", "Lake",
+    "LakeRelation", "LakeRun", "LargeValue", "MaskRule", "MinuteMark", "PublicationLapse",
+    "PublicationLook", "Quarantine", "Relation", "RelationActivity", "RelationMinute",
+    "RelationVersion", "SampleMark", "SavedFilter", "SecondFactor", "Setting", "SetupCode", "Slot",
+    "SlotEvent", "SlotIncarnation", "SlotIntention", "SlotPeek", "SlotSample", "SlotSampleHour",
+    "SlotSampleMinute", "Source", "SourceDraft", "SourceLook", "SourceSample", "StoreMoment",
+    "Transaction", "TransactionSizeMinute", "Transition", "TypeName", "WatchedSlot",
+    "WatchedSubscription", "Webhook",
 ]  # fmt: skip

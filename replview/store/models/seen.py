@@ -97,3 +97,9 @@ class SeenOfIncarnation(VisibleManager[M]):
     """A manager of rows with an ``incarnation``."""
 
     path = "incarnation__slot__source_id"
+
+
+class SeenOfLake(VisibleManager[M]):
+    """A manager of rows with a ``lake``."""
+
+    path = "lake__slot__source_id"

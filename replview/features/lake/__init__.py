@@ -1,0 +1,1 @@
+"""Lakes keep tables of a slot in Delta or Iceberg; this feature adds, runs and shows them."""
