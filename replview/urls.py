@@ -55,6 +55,7 @@ urlpatterns = [
     path("", include("replview.features.find.urls")),
     path("", include("replview.features.downloads.urls")),
     path("", include("replview.features.exports.urls")),
+    path("", include("replview.features.lake.urls")),
     path("", include("replview.features.archive.urls")),
     path("", include("replview.features.history.urls")),
     path("", include("replview.features.retention.urls")),

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 
-from replview.store.models import Export, HistoryJob
+from replview.store.models import Export, HistoryJob, LakeRun
 from replview.text.formats import some_of
 from replview.ui.params import Params
 from replview.ui.sentence import Sentence, as_next
@@ -19,7 +19,7 @@ _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
 _LONGEST_VALUE = 4_000
 
-RecordedJob = Export | HistoryJob
+RecordedJob = Export | HistoryJob | LakeRun
 Row = TypeVar("Row", bound=Export | HistoryJob)
 
 

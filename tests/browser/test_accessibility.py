@@ -19,6 +19,9 @@ from replview.store.models import (
     Baseline,
     Export,
     HistoryJob,
+    Lake,
+    LakeRelation,
+    LakeRun,
     PublicationLook,
     Slot,
     SlotEvent,
@@ -98,6 +101,8 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
         "history jobs": reverse("history-jobs"),
         "history job": reverse("history-job", args=[job.pk]),
         "history jobs, all": reverse("history-jobs-all"),
+        "lakes": reverse("lakes"),
+        "lake": reverse("lake", args=[kept_lake(slot).pk]),
         "slots": reverse("slots"),
         "slot": slot_page_url(slot),
         "slot, only watched": reverse("slot", args=[slot.source.name, OTHER]),
@@ -121,6 +126,26 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
         "source": reverse("source", args=[slot.source.name]),
         "slot, to be dropped": reverse("slot-drop", args=[slot.source.name, slot.name]),
     }
+
+
+def kept_lake(slot: Slot) -> Lake:
+    """A lake with a table that was read, over a gap, and one whose last run failed."""
+    lake = Lake.objects.create(
+        name="shop", slot=slot, slot_name=str(slot), format="delta", root="/srv/lake"
+    )
+    size = {"rows": 1204, "files": 3, "bytes": 90_000}
+    LakeRelation.objects.create(
+        lake=lake, name="public.orders", reached={"1": 1}, gaps=[[1, 1, 1]],
+        sizes={"changes": size, "current": size}, reported_at=dt.datetime.now(dt.UTC),
+    )  # fmt: skip
+    LakeRelation.objects.create(
+        lake=lake, name="public.stock", problem_cause="the disk is full", problem_remedy="make room"
+    )
+    LakeRun.objects.create(
+        lake=lake, action="run", requested_how="page", requested_by="alice", state="failed",
+        problem_cause="the disk is full", problem_remedy="make room", reading="public.stock",
+    )  # fmt: skip
+    return lake
 
 
 def fill(feeder: Feeder, slot: Slot) -> int:

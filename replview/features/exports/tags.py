@@ -1,9 +1,9 @@
-"""Template filters for lists of exports and history jobs."""
+"""Template filters for lists of exports, history jobs and runs of lakes."""
 
 from django import template
 
 from replview.access.withheld import shown_words, withholds_text
-from replview.store.models import Export, HistoryJob
+from replview.store.models import Export, HistoryJob, LakeRun
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.formats import age_words
 
@@ -13,7 +13,7 @@ _LEVELS = {"done": "ok", "failed": "now", "cancelled": "idle", "waiting": "idle"
 
 
 @register.filter
-def export_level(row: Export | HistoryJob) -> str:
+def export_level(row: Export | HistoryJob | LakeRun) -> str:
     """Return the level that colours the state: ``ok``, ``now``, ``idle`` or ``unknown``."""
     return _LEVELS.get(row.state, "unknown")
 
@@ -30,14 +30,14 @@ def export_what(row: Export) -> str:
 
 
 @register.filter
-def export_end(row: Export | HistoryJob) -> str:
+def export_end(row: Export | HistoryJob | LakeRun) -> str:
     """Return the outcome, such as ``done, 2 s``, or the reason of a failure."""
     if row.state == Export.State.DONE and (took := took_words(row)):
         return f"done, {took}"
     return row.problem_cause if row.state == Export.State.FAILED else row.state
 
 
-def took_words(row: Export | HistoryJob) -> str:
+def took_words(row: Export | HistoryJob | LakeRun) -> str:
     """Return the duration, such as ``2 s``; empty: it has not ended, or never began."""
     if row.started_at is None or row.finished_at is None:
         return ""

@@ -18,6 +18,7 @@ def lake_facts(lake: Lake) -> dict[str, Any]:
     run = next(iter(shown_runs(lake, rights, 1)), None)
     relations = [one for one in lake.relations.all() if not rights.hides(one.name)]
     return {
+        "id": lake.pk,
         "name": lake.name,
         "format": lake.format,
         "root": lake.root,
@@ -86,9 +87,10 @@ def relation_facts(relation: LakeRelation, run: LakeRun | None) -> dict[str, Any
 
 def behind_text(table: dict[str, Any]) -> str:
     """Return how far a table is behind, such as ``1,204 changes, 4 min``."""
-    if table["behind_changes"] is None:
+    changes, seconds = table["behind_changes"], table["behind_seconds"]
+    if changes is None or (table["behind_more"] and not changes):
         return "unknown"
-    more = "at least " if table["behind_more"] else ""
-    text = f"{more}{plural(table['behind_changes'], 'change')}"
-    seconds = table["behind_seconds"]
+    if not changes:
+        return "up to date" if table["reached"] else "nothing stored yet"
+    text = f"{'at least ' if table['behind_more'] else ''}{plural(changes, 'change')}"
     return text if seconds is None else f"{text}, {age_words(seconds)}"

@@ -1,5 +1,6 @@
 """Add, remove and run lakes: the checks before, the rows, and the access record."""
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from replview.targets.policy import Refused, read_policy, target_of
 from replview.text.formats import some_of
 from replview.text.parsing import read_table_word, table_word
 
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+
 
 def add(lake: Lake, tables: Iterable[str], *, base: Path) -> Lake:
     """Store a new lake, which nothing has fed yet. Raises ``Refused``.
@@ -22,6 +25,8 @@ def add(lake: Lake, tables: Iterable[str], *, base: Path) -> Lake:
     """
     policy = read_policy()
     policy.check()
+    if not _NAME.fullmatch(lake.name):
+        raise Refused(f"{lake.name} is no name of a lake", "Use letters, digits, '.', '_' and '-'")
     assert lake.slot is not None
     lake.slot_name = str(lake.slot)
     lake.root = target_of(lake.root, policy, anywhere=True, base=base)

@@ -15,6 +15,8 @@ from replview.store.models import (
     Alert,
     AlertRule,
     Export,
+    Lake,
+    LakeRelation,
     Slot,
     SlotPeek,
     Source,
@@ -104,11 +106,16 @@ def build() -> Tried:
         slot=history.slot, slot_name=str(history.slot), slice={}, target="/nowhere",
         requested_by="somebody", requested_how="page",
     )  # fmt: skip
+    lake = Lake.objects.create(
+        name=f"of-{SHOP}", slot=history.slot, slot_name=str(history.slot), format="delta",
+        root="/nowhere",
+    )  # fmt: skip
+    LakeRelation.objects.create(lake=lake, name="public.people")
     peek = SlotPeek.objects.create(source=source, slot_name="theirs", max_changes=1, max_seconds=1)
     words = {
         "source_name": SHOP, "slot_name": "replview", "slot_id": history.slot.pk,
         "transaction_id": secret, "seq": 1, "relation_id": people.relation_id,
-        "version_id": people.pk, "export_id": export.pk, "alert_id": alert.pk,
+        "version_id": people.pk, "export_id": export.pk, "lake_id": lake.pk, "alert_id": alert.pk,
         "rule_id": rule.pk, "peek_id": peek.pk, "page": "transactions", "kind": "record",
         "name": "load", "action": "begin", "code": "nothing",
     }  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from replview.features.lake.facts import lake_facts, state_of
+from replview.features.lake.facts import behind_text, lake_facts, state_of
 from replview.features.lake.job import _store_report, arguments, carry_out, rows
 from replview.features.lake.request import add, remove, request_run
 from replview.health import lake_lag
@@ -16,6 +16,7 @@ from replview.store import instance_settings
 from replview.store.models import AccessRecord, Lake, LakeRelation, LakeRun, Source
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused
+from replview.text.formats import age_words
 from tests.support.history_rows import History, insert
 
 
@@ -60,6 +61,7 @@ def test_a_lake_is_added_with_an_absolute_root_and_recorded(lake: Lake, tmp_path
         ({}, ["public.nothing"], "has recorded no change of public.nothing"),
         ({"name": "orders", "root": "other"}, ["public.orders"], "there is a lake orders already"),
         ({"name": "same"}, ["public.orders"], "lake orders writes public.orders there already"),
+        ({"name": "a/b"}, ["public.orders"], "a/b is no name of a lake"),
         ({"root": "gopher://x/y"}, ["public.orders"], "gopher:// is not allowed"),
         ({"root": "s3://key:secret@bucket/x"}, ["public.orders"], "a name or a password in it"),
     ],
@@ -148,6 +150,24 @@ def test_what_a_run_reports_is_kept(lake: Lake) -> None:
     assert state_of(relation, LakeRun(state="running", reading="public.orders")) == "running"
     _store_report(lake, "public.orders", report)
     assert lake_facts(lake)["tables"][0]["state"] == "idle"
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "seconds", "reached", "text"),
+    [
+        (None, False, None, {}, "unknown"),
+        (0, True, None, {"1": 2}, "unknown"),
+        (0, False, None, {}, "nothing stored yet"),
+        (0, False, None, {"1": 2}, "up to date"),
+        (1, False, None, {"1": 2}, "1 change"),
+        (1204, True, 247.0, {"1": 2}, f"at least 1,204 changes, {age_words(247)}"),
+    ],
+)
+def test_how_far_behind_in_words(
+    changes: int | None, more: bool, seconds: float | None, reached: dict[str, int], text: str
+) -> None:
+    table = {"behind_changes": changes, "behind_more": more, "behind_seconds": seconds}
+    assert behind_text({**table, "reached": reached}) == text
 
 
 def test_how_far_a_table_is_behind(lake: Lake, history: History, monkeypatch) -> None:
