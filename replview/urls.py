@@ -7,6 +7,7 @@ from replview.features.access_record import api as access_record
 from replview.features.accounts import second_factor_views, sign_in, sign_in_steps
 from replview.features.actors import api as actors
 from replview.features.exports import api as exports
+from replview.features.lake import api as lakes
 from replview.features.monitoring.metrics import metrics
 from replview.features.overview import views as overview
 from replview.features.relations import api as relations
@@ -28,6 +29,7 @@ routers = [
         relations,
         actors,
         exports,
+        lakes,
         sources,
         access_record,
         store_api,

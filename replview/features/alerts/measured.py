@@ -11,7 +11,7 @@ MeasuredPoint = tuple[dt.datetime, float | None]
 class Measured:
     """The measured value of a subject at one moment."""
 
-    #: ``slot:12``, ``source:3``, ``store`` or ``relation:7``.
+    #: ``slot:12``, ``source:3``, ``lake:5``, ``store`` or ``relation:7``.
     subject: str
     #: The measured value in the kind's unit; None is unknown.
     value: float | None

@@ -9,7 +9,7 @@ from django.db.models import Max
 from replview.health.conditions import lost_reason
 from replview.health.queries import SlotRates, read_full_workers, read_paces
 from replview.health.source_state import stale_after
-from replview.store.models import Slot, Source, SourceLook, SourceSample, WatchedSlot
+from replview.store.models import Lake, Slot, Source, SourceLook, SourceSample, WatchedSlot
 from replview.store.same_server import one_a_server, one_a_slot
 
 #: Age of the oldest samples in which a source's last answer is searched.
@@ -63,6 +63,12 @@ class StoreSnapshot:
     def ours(self) -> list[Slot]:
         """Return the slots that replview receives, without temporary ones."""
         return list(Slot.objects.filter(temporary=False).select_related("source", "watched"))
+
+    @cached_property
+    def lakes(self) -> list[Lake]:
+        """Return the lakes whose slots exist, with their tables."""
+        lakes = Lake.objects.filter(slot__isnull=False).select_related("slot__source")
+        return list(lakes.prefetch_related("relations"))
 
     @cached_property
     def sources(self) -> list[Source]:

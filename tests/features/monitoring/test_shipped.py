@@ -124,7 +124,7 @@ def test_every_rule_says_whose_and_how_urgent() -> None:
 
 
 #: Kinds of built-in rules → the shipped rule that stands for them. Schema changes, poison changes,
-#: the store's budget and failover have no figure of their own: one rule passes those alerts on.
+#: the store's budget, failover and lakes have no figure of their own: one rule passes those on.
 COUNTERPARTS = {
     "slot_lost": "ReplviewSlotLost", "time_to_loss": "ReplviewSlotLossWithinHour",
     "retained_share": "ReplviewRetainedWalNearLimit", "retained_wal": "ReplviewMuchRetainedWal",
@@ -133,7 +133,8 @@ COUNTERPARTS = {
     "long_transaction": "ReplviewLongTransaction", "schema_change": "ReplviewAlert",
     "source_unreachable": "ReplviewSourceUnreachable", "poison_change": "ReplviewAlert",
     "store_size": "ReplviewAlert", "unsafe_failover": "ReplviewAlert",
-    "published_tables": "ReplviewAlert",
+    "published_tables": "ReplviewAlert", "lake_lag": "ReplviewAlert",
+    "lake_failed": "ReplviewAlert",
 }  # fmt: skip
 
 

@@ -6,6 +6,8 @@ message and its form fields. Everything else asks the class; a new kind is added
 
 from replview.features.alerts.kinds.base import AlertKind, EventKind, MeasuredKind
 from replview.features.alerts.kinds.lag import Lag
+from replview.features.alerts.kinds.lake_failed import LakeFailed
+from replview.features.alerts.kinds.lake_lag import LakeLag
 from replview.features.alerts.kinds.long_transaction import LongTransaction
 from replview.features.alerts.kinds.poison_change import PoisonChange
 from replview.features.alerts.kinds.prepared_age import PreparedAge
@@ -55,6 +57,8 @@ KINDS: dict[str, MeasuredKind | EventKind] = {
         StoreSize(),
         UnsafeFailover(),
         PublishedTables(),
+        LakeLag(),
+        LakeFailed(),
     )
 }
 _UNKNOWN = _Unknown()
