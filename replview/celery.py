@@ -28,6 +28,7 @@ _WITH_JOBS = (
     "archive", "baselines", "erasure", "exports", "history", "lake", "onboarding", "peeks",
 )  # fmt: skip
 app.autodiscover_tasks([f"replview.features.{name}" for name in _WITH_JOBS], related_name="job")
+app.autodiscover_tasks(["replview.features.lake"], related_name="schedule")
 app.autodiscover_tasks(["replview.jobs"], related_name="running")
 app.autodiscover_tasks(["replview.acts"], related_name="slot_sweeping")
 

@@ -64,6 +64,7 @@ class LakeOut(Schema):
     format: str = Field(description="`delta` or `iceberg`")
     root: str
     slot: str
+    every_minutes: int | None = Field(description="null: it runs only when somebody asks")
     run: LakeRunOut | None
     tables: list[LakeTableOut]
 

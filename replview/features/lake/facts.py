@@ -23,6 +23,7 @@ def lake_facts(lake: Lake) -> dict[str, Any]:
         "format": lake.format,
         "root": lake.root,
         "slot": lake.slot_name,
+        "every_minutes": lake.every_minutes,
         "run": None if run is None else run_facts(run),
         "tables": [relation_facts(relation, run) for relation in relations],
     }

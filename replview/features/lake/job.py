@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds to wait for the last line of a job that has ended.
 _LAST_LINE_SECONDS = 10.0
+#: Bytes beyond which the log of a lake's runs starts again.
+_LOG_BYTES = 4 * 1024 * 1024
 #: Columns of a table that its report may have.
 _REPORTED = ("reached", "batches", "no_current", "sizes")
 Report = dict[str, Any]
@@ -51,7 +53,9 @@ class _RunProcess:
 
     def __init__(self, row: LakeRun) -> None:
         """Start the process. Raises ``OSError``."""
-        self.log_path = Path(settings.DATA_DIR) / "lake-logs" / f"run-{row.pk}.log"
+        self.log_path = Path(settings.DATA_DIR) / "lake-logs" / f"{row.lake}.log"
+        if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES:
+            self.log_path.unlink()
         self._job = JobProcess.start(
             arguments(row), log=self.log_path, scratch=scratch_folder(),
             environment={"REPLVIEW_STORE_URL": store_conninfo()},

@@ -1,4 +1,4 @@
-"""``replview lake add|run|status|maintain|remove``: tables of a slot in Delta or Iceberg."""
+"""``replview lake add|run|status|maintain|schedule|remove``: tables in Delta or Iceberg."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +10,17 @@ from django.core.management.base import CommandError
 from replview.features.lake.facts import KINDS, behind_text, lake_facts
 from replview.features.lake.job import Report, carry_out
 from replview.features.lake.request import add, remove, request_run
+from replview.features.lake.schedule import set_schedule
 from replview.management import instance
 from replview.spark.exit_statuses import FAILED
 from replview.store.models import Lake, LakeRun
 from replview.store.write.access_record import command_user
 from replview.text.formats import bytes_words, count_words, plural
+from replview.text.parsing import whole_number
 
 
 class Command(instance.Actions, instance.InstanceCommand):
-    """The command that adds, runs, shows, maintains and removes lakes."""
+    """The command that adds, runs, shows, maintains, schedules and removes lakes."""
 
     help = (
         "Keep tables of a slot in Delta or Iceberg: every change in 'changes', and the rows as "
@@ -53,6 +55,10 @@ class Command(instance.Actions, instance.InstanceCommand):
                                 "REPLVIEW_SPARK, else local[2])")  # fmt: skip
         status = actions.add_parser("status", help="show how far the tables are, as of the last "
                                     "run, and how far behind the store")  # fmt: skip
+        schedule = actions.add_parser("schedule", help="have a worker run a lake regularly")
+        schedule.add_argument("name", metavar="NAME")
+        schedule.add_argument("minutes", metavar="MINUTES|off",
+                              help="between the beginnings of two runs")  # fmt: skip
         removal = actions.add_parser("remove", help="forget a lake; its tables stay unless "
                                      "--delete-tables is given")  # fmt: skip
         removal.add_argument("--delete-tables", action="store_true",
@@ -120,6 +126,16 @@ class Command(instance.Actions, instance.InstanceCommand):
             return
         tables = [{"lake": lake["name"], **table} for lake in facts for table in lake["tables"]]
         self.say_facts(tables, "text", "no lakes yet: see 'replview lake add --help'", _status_row)
+
+    def _schedule(self, options: dict[str, Any]) -> None:
+        lake, text = _lake(options["name"]), options["minutes"]
+        minutes = whole_number(text)
+        if minutes is None and text != "off":
+            raise CommandError(f"{text} is no number of minutes, and not 'off'",
+                               returncode=instance.WRONG_USE)  # fmt: skip
+        set_schedule(lake, minutes)
+        self.say(f"lake {lake} runs every {plural(minutes, 'minute')}" if minutes else
+                 f"lake {lake} runs only when somebody asks")  # fmt: skip
 
     def _remove(self, options: dict[str, Any]) -> None:
         lake, delete = _lake(options["name"]), options["delete_tables"]

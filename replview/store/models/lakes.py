@@ -25,6 +25,8 @@ class Lake(Table):
     #: Maven coordinates of Spark's connector, ``none`` if Spark has it; empty: the one for
     #: this Spark.
     connector = models.TextField(default="", blank=True)
+    #: Minutes after which beat requests the next run; None: it requests none.
+    every_minutes = models.IntegerField(null=True)
     added_by = models.TextField(default="", blank=True)
     added_at = models.DateTimeField(default=timezone.now)
 
@@ -77,6 +79,7 @@ class LakeRun(ProcessJob):
     class How(models.TextChoices):
         PAGE = "page"
         COMMAND = "command"
+        SCHEDULE = "schedule"
 
     class Action(models.TextChoices):
         RUN = "run"

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
+from replview.features.lake import schedule
 from replview.features.lake.facts import behind_text, lake_facts, state_of
 from replview.features.lake.job import _store_report, arguments, carry_out, rows
 from replview.features.lake.request import add, remove, request_run
+from replview.features.lake.schedule import request_due_runs, set_schedule
 from replview.health import lake_lag
 from replview.health.lake_lag import LakeLag, lag_of
 from replview.store import instance_settings
@@ -92,6 +94,44 @@ def test_a_killed_command_does_not_hold_its_lake(lake: Lake) -> None:
     assert run_of(lake).state == "waiting"
     killed.refresh_from_db()
     assert (killed.state, killed.problem_cause) == ("failed", "its command was killed")
+
+
+def due_runs(lake: Lake) -> int:
+    """Return how many runs the schedule has requested, after it was asked once more."""
+    request_due_runs()
+    return lake.runs.filter(requested_how="schedule").count()
+
+
+def test_a_lake_runs_on_its_schedule_alone(lake: Lake, monkeypatch) -> None:
+    assert due_runs(lake) == 0
+    set_schedule(lake, 5)
+    assert due_runs(lake) == 1
+    # Neither beside a run nor before its time, whatever became of the run.
+    assert due_runs(lake) == 1
+    run = rows.claim()
+    assert run is not None
+    assert (run.requested_by, run.action) == ("the schedule", "run")
+    rows.fail(run, "the disk is full", "Make room")
+    assert due_runs(lake) == 1
+    LakeRun.objects.update(requested_at=timezone.now() - dt.timedelta(minutes=6))
+    request_run(lake, LakeRun.Action.MAINTAIN, by="alice", how=LakeRun.How.PAGE)
+    assert due_runs(lake) == 1
+    LakeRun.objects.update(state="done")
+    monkeypatch.setattr(schedule, "_KEPT_RUNS", 2)
+    assert due_runs(lake) == 1
+    assert [each.requested_how for each in lake.runs.all()] == ["schedule", "page"]
+    set_schedule(lake, None)
+    LakeRun.objects.all().delete()
+    assert due_runs(lake) == 0
+    with pytest.raises(Refused, match="0 is no number of minutes"):
+        set_schedule(lake, 0)
+
+
+def test_beat_asks_for_what_is_due() -> None:
+    from replview.celery import app
+
+    app.loader.import_default_modules()
+    assert "replview.request_lake_runs" in app.tasks
 
 
 def claimed(lake: Lake) -> LakeRun:
