@@ -150,8 +150,8 @@ def _overlap(one: Slice, other: Slice) -> bool:
     return not (apart or (first is not None and last is not None and first > last))
 
 
-def make_room(target: Target, plan: ExportPlan, gone: set[str], abandoned: Abandoned) -> None:
-    """Delete what abandoned slices left of the plan's transactions.
+def make_room(target: Target, plan: ExportPlan, gone: set[str], abandoned: Abandoned) -> set[str]:
+    """Delete what abandoned slices left of the plan's transactions; return this slice's own files.
 
     Deletes the slices ``gone``, and files whose mark was deleted. Raises ``TargetProblem`` for
     files whose slice is unknown.
@@ -159,13 +159,16 @@ def make_room(target: Target, plan: ExportPlan, gone: set[str], abandoned: Aband
     part = plan.part_of
     folder, mine = f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}", layout.slice_name(part)
     names = [found.path.rpartition("/")[2] for found in target.files(folder)]
-    told = {name.partition(".")[0] for name in names} - gone | {mine}
+    told = {name.partition(".")[0] for name in names} - gone
     # A half-written file does not name its slice: while another slice is being written, it stays.
     begun = {name.partition(".")[0] for name in names if name.endswith(layout.UNFINISHED)}
-    alone, left = not begun - gone - {mine}, set[str]()
-    for path in _files_meeting(target, plan, everything=bool(gone)):
+    alone, left, own = not begun - gone - {mine}, set[str](), set[str]()
+    # The store may have deleted transactions since the slice was begun, and with them their LSNs.
+    for path in _files_meeting(target, plan, everything=bool(gone) or mine in told):
         owner = None if path_of_half(path) else owner_of(target, path)
-        if (alone and path_of_half(path)) or (
+        if owner == mine:
+            own.add(path)
+        elif (alone and path_of_half(path)) or (
             owner is not None and _is_left(owner, part, told, lambda n: n in gone or abandoned(n))
         ):
             left.add(path)
@@ -175,6 +178,7 @@ def make_room(target: Target, plan: ExportPlan, gone: set[str], abandoned: Aband
     delete_files(target, part, left)
     for name in gone:
         target.delete(f"{folder}/{name}{layout.UNFINISHED}")
+    return own
 
 
 def _is_left(owner: str, part: Slice, told: Collection[str], abandoned: Abandoned) -> bool:
@@ -212,9 +216,14 @@ def _files_meeting(target: Target, plan: ExportPlan, *, everything: bool) -> Ite
             yield found.path
 
 
-def delete_files(target: Target, part: Slice, paths: Collection[str]) -> None:
-    """Delete files of an incarnation, their half-written copies, and schemas left without files."""
-    datasets, others = {_dataset(path) for path in paths}, set()
+def delete_files(
+    target: Target, part: Slice, paths: Collection[str], *, keep: Collection[str] = ()
+) -> None:
+    """Delete files of an incarnation, and their half-written copies.
+
+    Schemas of datasets without other files are deleted, too, except of the datasets ``keep``.
+    """
+    datasets, others = {_dataset(path) for path in paths}, {*keep}
     if not paths:
         return
     for found in target.files(layout.incarnation_folder(part), deep=True):

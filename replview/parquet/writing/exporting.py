@@ -96,9 +96,10 @@ class _ExportRun:
         gone = chains.refuse_overlap(self.target, self.part, self.abandoned)
         with connect(self.dsn) as beside:
             plan = ExportPlan.of(self.connection, self.part, beside, stretches_of=self.stretches_of)
-        chains.make_room(self.target, plan, gone, self.abandoned)
+        own = chains.make_room(self.target, plan, gone, self.abandoned)
         placed = place(plan, self.target)
         plan = placed.plan
+        self._delete_replaced(plan, own)
         writer = PartWriter(self.part, plan.tables, self.target)
         done = self._kept(placed, writer)
         manifests.mark_unfinished(self.target, self.part)
@@ -129,6 +130,15 @@ class _ExportRun:
             return None
         manifests.seal(self.target, self.part, manifest)
         return manifest
+
+    def _delete_replaced(self, plan: ExportPlan, own: set[str]) -> None:
+        """Delete files of an earlier run that the plan has not: it has their rows in others.
+
+        Where the store deleted transactions in between, the files have other ranges and names.
+        """
+        replaced = own - {one.path for one in plan.parts}
+        datasets = {one.dataset for one in plan.parts}
+        chains.delete_files(self.target, self.part, replaced, keep=datasets)
 
     def _kept(self, placed: Placed, writer: PartWriter) -> dict[str, WrittenFile]:
         """Return the finished files; delete half-written ones, refuse another slice's."""

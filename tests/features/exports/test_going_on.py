@@ -15,12 +15,12 @@ from replview.parquet import reading
 from replview.parquet.slices import Slice
 from replview.parquet.writing.problems import TargetProblem
 from replview.store.connecting import store_conninfo
-from replview.store.models import Export
+from replview.store.models import Export, Transaction
 from tests.features.exports.conftest import ids
 from tests.support.commands import an_instance as an_instance  # a fixture
 from tests.support.commands import run as run  # a fixture
 from tests.support.export_endings import disk_full, killed, write
-from tests.support.history_rows import History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +64,22 @@ def test_the_next_run_goes_on_with_what_one_began(
     write(store_conninfo(), whole, root)
     assert_whole(root, ALL)
     assert len(list(root.rglob("_manifests/0*"))) == 2
+
+
+@pytest.mark.parametrize(("deleted", "wanted"), [(1, ["3", "3", "9"]), (3, ["9"])])
+def test_rows_that_retention_deleted_between_two_runs_stand_in_no_file(
+    history: History, tmp_path: Path, deleted: int, wanted: list[str]
+) -> None:
+    """The plan of the second run has other names for the same rows."""
+    history.commit(insert(9), commit_time=WHEN + dt.timedelta(days=1))
+    whole, roots = whole_slice(), [tmp_path / f"{number}" for number in (4, 5, 6, 8)]
+    assert all(killed(store_conninfo(), whole, root, int(root.name)) for root in roots)
+    files = [path.name for root in roots for path in root.rglob("public.orders/*/part-*")]
+    assert (len(set(files)), len(files) > 2) == (2, True)
+    Transaction.objects.filter(commit_seq__lte=deleted).delete()
+    for root in roots:
+        write(store_conninfo(), whole, root)
+        assert_whole(root, wanted)
 
 
 @pytest.mark.parametrize("ended", [killed, disk_full])
