@@ -26,6 +26,7 @@ from django.conf import settings
 from replview.access.rights import Role, Visitor, may
 from replview.store import instance_settings
 from replview.store.reachable import is_allowed
+from replview.text.parsing import has_secret
 from replview.text.problem import CodedProblem
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ _PLACES = ("endpoint_override", "blob_storage_authority", "dfs_storage_authority
 _BUCKETS = ("s3", "s3a", "gs", "gcs")
 #: Seconds after which a target is taken not to answer.
 TRIAL_SECONDS = 20.0
-#: Words of an address's query that carry secrets.
-_SECRETS = re.compile(r"(?i)(secret|password|token|key|sig|signature)=")
 
 
 class Refused(CodedProblem):
@@ -136,7 +135,7 @@ def _url(text: str, scheme: str, policy: Policy, *, anywhere: bool) -> str:
             "the target has a name or a password in it, and targets are recorded",
             "Give credentials in the worker's environment, as the store's own tools take them",
         )
-    if _SECRETS.search(parts.query):
+    if has_secret(parts.query):
         raise Refused(
             "the target has a secret in it, and targets are recorded",
             "Give credentials in the worker's environment",

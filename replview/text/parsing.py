@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Collection, Iterable
+from urllib.parse import parse_qsl
 
 _QUOTE = '"'
 #: An item of a comma-separated list; a comma in double quotes does not separate.
 _LISTED = re.compile(r'(?:"(?:[^"]|"")*"|[^,])+')
 #: A whole part of a name in double quotes, before a dot or the end.
 _QUOTED = re.compile(r'"((?:[^"]|"")+)"(?=\.|\Z)', re.DOTALL)
+
+#: The end of a word in the name of a parameter that holds a secret, in any object store's address.
+_SECRET = re.compile(r"(key|secret|password|token|sas|sig|signature|credential)($|_|-)", re.I)
 
 
 def clean_text(value: object, most: int | None = None, *, strip: bool = True) -> str:
@@ -23,6 +27,11 @@ def whole_number(value: object, *, digits: int = 18) -> int | None:
     """Return a number of at most ``digits`` ASCII digits, or None. 18 digits fit a bigint."""
     text = "" if value is None else str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
+def has_secret(query: str) -> bool:
+    """Return whether the query of a target's address has a parameter that holds a secret."""
+    return any(_SECRET.search(name) for name, _ in parse_qsl(query, keep_blank_values=True))
 
 
 def name_parts(text: str) -> list[str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.targets import Target
 from replview.targets import policy as targets
 from replview.targets.policy import (
     DEFAULT_SCHEMES,
@@ -62,6 +64,17 @@ def test_admins_may_write_elsewhere_but_not_record_secrets(policy: Policy, tmp_p
     for text in ("s3://key:secret@bucket/x", "s3://bucket/x?secret_key=1", "gs://bucket/x"):
         with pytest.raises(Refused):
             target_of(text, policy, anywhere=True)
+
+
+@pytest.mark.parametrize("name", ["sas", "credential", "X-Amz-Credential", "accesskey", "%73ig"])
+def test_an_address_with_a_secret_is_refused_when_asked_for_and_when_written(
+    policy: Policy, name: str
+) -> None:
+    text = f"abfs://box/x?{name}=hidden"
+    with pytest.raises(Refused, match="has a secret in it"):
+        target_of(text, replace(policy, schemes=DEFAULT_SCHEMES), anywhere=True)
+    with pytest.raises(TargetProblem, match="holds credentials"):
+        Target.of(text)
 
 
 @pytest.mark.parametrize(

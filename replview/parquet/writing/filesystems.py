@@ -9,20 +9,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from replview.parquet.writing.problems import TargetProblem, problem_of, raising_problems
+from replview.text.parsing import has_secret
 
 FilesystemKind = Literal["local", "hdfs", "objects", "other"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-#: Parameters that hold a secret, in any object store's address.
-_SECRET = re.compile(
-    r"(^|_|-)(key|secret|password|token|sas|sig|signature|credential)($|_|-)", re.I
-)
 #: pyarrow's own schemes, and their kind; ``s3a`` and ``gcs`` are other names of the same.
 _NATIVE: dict[str, FilesystemKind] = {
     "s3": "objects", "gs": "objects", "abfs": "objects", "abfss": "objects",
@@ -86,8 +83,7 @@ def _local(path: Path) -> Address:
 
 def _refuse_secrets(url: str) -> None:
     parts = urlsplit(url)
-    named = any(_SECRET.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True))
-    if named or ":" in parts.netloc.rpartition("@")[0]:
+    if has_secret(parts.query) or ":" in parts.netloc.rpartition("@")[0]:
         raise TargetProblem(
             "the address holds credentials, which would be recorded with the export",
             "take them out, and put them into the environment of the one who writes",
