@@ -8,10 +8,13 @@ import pyspark
 import pytest
 
 from replview.parquet.writing import targets
-from replview.parquet.writing.filesystems import Address
+from replview.parquet.writing.filesystems import Address, Sink
 from replview.parquet.writing.problems import TargetProblem, problem_of
 from replview.parquet.writing.targets import Target
 from replview.spark.sessions import SparkProblem, naming_connectors
+from tests.support.object_store import Bucket
+from tests.support.object_store import bucket as bucket  # a fixture
+from tests.support.object_store import credentials as credentials  # a fixture
 
 
 def refusal(url: str) -> TargetProblem:
@@ -106,19 +109,55 @@ def hadoop_version() -> str:
     return jar.stem.removeprefix("hadoop-client-runtime-")
 
 
-def test_elsewhere_a_file_is_whole_or_not_there() -> None:
-    """pyarrow's own file system in memory, as an object store and as one that renames."""
-    for kind in ("objects", "hdfs"):
-        memory = pa_fs._MockFileSystem()
-        memory.create_dir("bucket/root")
-        target = Target(Address("mock://bucket/root", memory, "bucket/root", kind))
-        targets.test_write(target)
-        target.write_bytes("a", b"one")
-        target.write_bytes("a", b"two")
-        with pytest.raises(ZeroDivisionError), target.create("b") as sink:
-            sink.write(bytes(1 // sink.tell()))
-        assert [(each.path, each.bytes) for each in target.files()] == [("a", 3)]
-        assert target.read_bytes("a") == b"two"
-        assert target.read_bytes("b") is None
-        target.delete("a")
-        assert target.files(deep=True) == []
+def write_and_fail(sink: Sink) -> None:
+    """Fail after more than one part of an upload."""
+    sink.write(bytes(12 << 20))
+    raise ZeroDivisionError
+
+
+@pytest.mark.slow
+def test_a_failed_write_leaves_the_object_that_was_there(bucket: Bucket) -> None:
+    target = Target.of(bucket.url)
+    targets.test_write(target)
+    target.write_bytes("a", b"one")
+    target.write_bytes("a", b"two")
+    for path in ("a", "b"):
+        with pytest.raises(ZeroDivisionError), target.create(path) as sink:
+            write_and_fail(sink)
+    assert bucket.files == {"a": b"two"}
+    target.delete("a")
+    assert target.files(deep=True) == []
+
+
+class Hdfs(pa_fs.LocalFileSystem):
+    """A file system that refuses to rename a file to a name that exists, as HDFS does."""
+
+    #: Names that are refused besides.
+    refused: str = ""
+
+    def move(self, src: str, dest: str) -> None:
+        if os.path.exists(dest) or (self.refused and dest.endswith(self.refused)):
+            self.refused = ""
+            raise OSError("the destination exists")
+        super().move(src, dest)
+
+
+def test_a_failed_rename_leaves_the_file_that_was_there(tmp_path) -> None:
+    hdfs = Hdfs()
+    target = Target(Address("hdfs://host/root", hdfs, str(tmp_path), "hdfs"))
+    targets.test_write(target)
+    target.write_bytes("a", b"one")
+    target.write_bytes("a", b"two")
+    target.write_bytes("b", b"three")
+    for write in (lambda: target.write_bytes("a", b"four"), lambda: target.move("b", "a")):
+        hdfs.refused = "/a"
+        with pytest.raises(TargetProblem):
+            write()
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+            "a": b"two",
+            "b": b"three",
+        }
+    target.move("b", "a")
+    with pytest.raises(ZeroDivisionError), target.create("a") as sink:
+        write_and_fail(sink)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"three")]

@@ -5,6 +5,8 @@ import importlib
 import os
 import re
 import secrets
+import shutil
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +42,8 @@ _PACKAGES = {
 _OBJECT_STORES = {"s3", "gs", "abfs", "abfss", "az", "oss", "oci", "tos", "obs", "swift", "hf"}
 #: The prefix of half-written files; all readers treat them as hidden.
 WRITING = "_writing-"
+#: An upload up to this size is collected in memory; a larger one in a temporary file.
+_IN_MEMORY_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,7 @@ class LocalHalf:
 
     def __init__(self, final: Path) -> None:
         self._final = final
-        self._half = final.with_name(f"{WRITING}{final.name}-{secrets.token_hex(4)}")
+        self._half = Path(_beside(str(final)))
         self._stream: IO[bytes] | None = None
 
     def open(self) -> IO[bytes]:
@@ -218,43 +222,72 @@ class LocalHalf:
             self._half.unlink(missing_ok=True)
 
 
-class StoreHalf:
-    """A file in progress elsewhere: on HDFS beside its place, otherwise under its own name."""
+class HdfsHalf:
+    """A file in progress on HDFS: written beside its place, then renamed."""
 
     def __init__(self, address: Address, final: str) -> None:
-        self._filesystem = address.filesystem
-        self._makes_folders = address.kind != "objects"
-        folder, _, name = final.rpartition("/")
-        self._folder, self._final = folder, final
-        beside = f"{folder}/{WRITING}{name}-{secrets.token_hex(4)}"
-        self._half = beside if address.kind == "hdfs" else final
+        self._filesystem, self._final, self._half = address.filesystem, final, _beside(final)
         self._stream: Any = None
 
     def open(self) -> Any:
-        """Open the file; make its folder, except on object stores, where it would be an object."""
-        if self._makes_folders:
-            self._filesystem.create_dir(self._folder, recursive=True)
+        """Create the file's folder, and open the half-written file."""
+        self._filesystem.create_dir(self._final.rpartition("/")[0], recursive=True)
         self._stream = self._filesystem.open_output_stream(self._half, compression=None)
         return self._stream
 
     def finish(self) -> None:
-        """Close the file, which completes an upload of several parts, and move it to its name."""
+        """Close the file, and rename it."""
         try:
             self._stream.close()
-            if self._half != self._final:
-                with suppress(FileNotFoundError):
-                    self._filesystem.delete_file(self._final)
-                self._filesystem.move(self._half, self._final)
+            _rename_over(self._filesystem, self._half, self._final)
         except BaseException:
             self.discard()
             raise
 
     def discard(self) -> None:
-        """Close and delete the file: an upload that is not closed would still be billed."""
+        """Close and delete the half-written file."""
         with suppress(OSError, pa.ArrowException):
             self._stream.close()
         with suppress(OSError, pa.ArrowException):
             self._filesystem.delete_file(self._half)
+
+
+class Upload:
+    """A file in progress for an object store: collected on this machine, and sent once complete.
+
+    pyarrow cannot abort an upload: a stream that is closed early replaces the object by a part of
+    the new one.
+    """
+
+    def __init__(self, address: Address, final: str) -> None:
+        self._filesystem, self._final = address.filesystem, final
+        # On an object store, a folder would be an object of its own.
+        self._makes_folders = address.kind != "objects"
+        self._collected = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115
+
+    def open(self) -> Any:
+        """Return the file that collects the bytes."""
+        return self._collected
+
+    def finish(self) -> None:
+        """Send the bytes, after creating the folder where there are folders."""
+        with self._collected:
+            self._collected.seek(0)
+            if self._makes_folders:
+                self._filesystem.create_dir(self._final.rpartition("/")[0], recursive=True)
+            with self._filesystem.open_output_stream(self._final, compression=None) as stream:
+                shutil.copyfileobj(self._collected, stream, _IN_MEMORY_BYTES)
+
+    def discard(self) -> None:
+        """Forget the bytes; an object of this name stays as it is."""
+        self._collected.close()
+
+
+def in_progress(address: Address, final: str) -> LocalHalf | HdfsHalf | Upload:
+    """Return a file in progress, of the kind that the file system needs."""
+    if address.kind == "local":
+        return LocalHalf(Path(final))
+    return (HdfsHalf if address.kind == "hdfs" else Upload)(address, final)
 
 
 def move(address: Address, path: str, to: str) -> None:
@@ -263,12 +296,33 @@ def move(address: Address, path: str, to: str) -> None:
         Path(to).parent.mkdir(parents=True, exist_ok=True)
         os.replace(path, to)
         _sync_folder(Path(to).parent)
-        return
-    if address.kind != "objects":
+    elif address.kind == "objects":
+        address.filesystem.move(path, to)
+    else:
         address.filesystem.create_dir(to.rpartition("/")[0], recursive=True)
-        with suppress(FileNotFoundError):
-            address.filesystem.delete_file(to)
-    address.filesystem.move(path, to)
+        _rename_over(address.filesystem, path, to)
+
+
+def _rename_over(filesystem: pa_fs.FileSystem, path: str, to: str) -> None:
+    """Rename a file where an existing name is refused: the former file is put aside meanwhile."""
+    former = _beside(to)
+    exists = filesystem.get_file_info(to).type == pa_fs.FileType.File
+    if exists:
+        filesystem.move(to, former)
+    try:
+        filesystem.move(path, to)
+    except BaseException:
+        if exists:
+            filesystem.move(former, to)
+        raise
+    if exists:
+        filesystem.delete_file(former)
+
+
+def _beside(path: str) -> str:
+    """Return a new name beside a file, which readers take for a half-written file's."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{WRITING}{name}-{secrets.token_hex(4)}"
 
 
 def _sync_folder(folder: Path) -> None:

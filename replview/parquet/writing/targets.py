@@ -1,8 +1,8 @@
 """A target is a folder for slices, in which a file appears under its name only when complete.
 
-A local file (and one of HDFS) is written under a hidden name beside its own, then renamed. On
-object stores a file appears when it is closed; only its manifest and ``_SUCCESS`` say whether a
-slice is whole.
+A local file (and one of HDFS) is written under a hidden name beside its own, then renamed. To an
+object store a file is sent once it is complete; only its manifest and ``_SUCCESS`` say whether a
+slice is whole. A write that fails leaves the file that had the name before.
 """
 
 import os
@@ -60,11 +60,7 @@ class Target:
     @contextmanager
     def create(self, path: str) -> Iterator[filesystems.Sink]:
         """Write a file: whole, or not at all."""
-        half = (
-            filesystems.LocalHalf(Path(self._full(path)))
-            if self.is_local
-            else filesystems.StoreHalf(self.address, self._full(path))
-        )
+        half = filesystems.in_progress(self.address, self._full(path))
         with raising_problems():
             sink = filesystems.Sink(half.open())
         try:

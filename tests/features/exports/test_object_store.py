@@ -4,14 +4,9 @@ import datetime as dt
 import json
 import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,84 +29,13 @@ from replview.store.connecting import store_conninfo
 from replview.store.models import Export
 from tests.support.history_rows import WHEN, History, insert
 from tests.support.jars import jars
+from tests.support.object_store import KEY, SECRET, Bucket, address, program, served
+from tests.support.object_store import bucket as bucket  # a fixture
+from tests.support.object_store import credentials as credentials  # a fixture
 from tests.support.spark_session import spark as spark  # a fixture
 from tests.support.written_rows import written_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
-
-KEY, SECRET = "AKIAREPLVIEWTESTS000", "of-nobody-but-this-test"
-
-
-@contextmanager
-def served(command: list[str | Path], port: int, log: Path) -> Iterator[None]:
-    """A server while it listens."""
-    with log.open("wb") as lines:
-        process = subprocess.Popen(
-            command, env={**os.environ, "RCLONE_CONFIG": os.devnull}, stdout=lines, stderr=lines
-        )
-    try:
-        until = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def program(name: str, package: str) -> str:
-    """Of the tests' own environment: what else a machine has may be too old for what we say."""
-    found = shutil.which(name, path=str(Path(sys.executable).parent))
-    if found is None:
-        pytest.skip(f"there is no {name} beside {sys.executable}: pip install {package}")
-    return found
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
-@dataclass
-class Bucket:
-    """One that is empty, and what its server was asked for."""
-
-    url: str
-    log: Path
-
-    @property
-    def files(self) -> dict[str, bytes]:
-        target = Target.of(self.url)
-        return {each.path: target.read_bytes(each.path) or b"" for each in target.files(deep=True)}
-
-    @property
-    def written(self) -> list[str]:
-        """Addresses in the order they were written to."""
-        return re.findall(r"(?:PUT|POST) (/\S+) HTTP", self.log.read_text(errors="replace"))
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> Iterator[Bucket]:
-    """Of a server that takes everybody's word for who they are."""
-    port, log = free_port(), tmp_path / "log"
-    command = [program("moto_server", "'moto[s3]>=5.2.5' flask flask-cors"), "-H", "127.0.0.1",
-               "-p", str(port)]  # fmt: skip
-    with served(command, port, log):
-        fs.S3FileSystem(
-            endpoint_override=f"127.0.0.1:{port}", scheme="http", region="us-east-1",
-            allow_bucket_creation=True,
-        ).create_dir("lake")  # fmt: skip
-        yield Bucket(address(port), log)
-
-
-def address(port: int) -> str:
-    return f"s3://lake/out?scheme=http&endpoint_override=127.0.0.1:{port}&region=us-east-1"
 
 
 @pytest.fixture
@@ -320,7 +244,7 @@ def test_cancelling_leaves_nothing_there(
 
 
 def test_what_the_store_refuses_says_what_to_mend(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, credentials: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
     (tmp_path / "s3" / "lake").mkdir(parents=True)
