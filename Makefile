@@ -82,7 +82,7 @@ chaos: install-test ## Prove the record true through faults: 20 seeds, about 40 
 histories: install-test ## Hold every answer against 1,000 random histories: about 25 minutes (HISTORIES= SEED= SEEDS=)
 	HISTORIES=$(or $(HISTORIES),1000) $(BIN)/pytest -n $(PYTEST_WORKERS) tests/store/read/test_histories.py
 
-round-trips: install-test ## Hold 50 random exports, read back, against their sources (ROUND_TRIPS= SEED=)
+round-trips: install-test ## Hold 50 random exports in pieces against the record (ROUND_TRIPS= SEED=)
 	ROUND_TRIPS=$(or $(ROUND_TRIPS),50) $(BIN)/pytest -n $(PYTEST_WORKERS) tests/spark/test_round_trip.py
 
 spark-artefact: .venv/installed ## Build what spark-submit takes along: build/replview-spark.zip

@@ -39,7 +39,6 @@ _SPARK_MODULES = {
         "history",
         "history_as_of",
         "own_names",
-        "round_trip",
         "truncations",
         "writing",
         "writing_snippets",

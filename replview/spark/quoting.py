@@ -16,14 +16,6 @@ def py_list(texts: Sequence[str]) -> str:
     return f"[{', '.join(py(each) for each in texts)}]"
 
 
-def py_text(text: str) -> str:
-    """Return a Python string over several lines."""
-    escaped = text.replace("\\", "\\\\")
-    escaped = escaped.replace('"', '\\"') if '"""' in text else escaped
-    guard = "\n" if escaped.endswith('"') else ""
-    return f'"""{escaped}{guard}"""'
-
-
 def literal(text: str) -> str:
     """Return a string of standard SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -25,7 +25,6 @@ RootSchema = tuple[str, Mapping[str, Any]]
 
 _READ = """\
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
@@ -71,15 +70,6 @@ def readable(roots: Sequence[RootSchema]) -> list[RootSchema]:
     """Return the roots that can be read with the last one: columns have the same names in both."""
     own = source_names(roots[-1][1])
     return [each for each in roots if _agree(source_names(each[1]), own)]
-
-
-def one_document(roots: Sequence[RootSchema]) -> dict[str, object]:
-    """Return a schema for all roots: the last one's columns, then those of earlier ones."""
-    last = roots[-1][1]
-    types = _types(roots)
-    found = {each["name"]: each for _, details in reversed(roots) for each in details["columns"]}
-    columns = [{**each, "type": _one(types[name])} for name, each in found.items()]
-    return {**last, "columns": columns}
 
 
 def below(target: str, path: str) -> str:

@@ -45,15 +45,15 @@ def statements() -> list[str]:
 
 
 def run(program: Snippet, spark: Any = None) -> Any:
-    """Run a printed program and return its ``rows``, or its ``changes``."""
-    if program.name.startswith("duckdb"):
+    """Run a printed program and return its ``changes``."""
+    if program.title == "DuckDB":
         duckdb = pytest.importorskip("duckdb")
         with duckdb.connect() as session:
             session.execute("SET timezone = 'UTC'")
             return session.sql(program.text).to_arrow_table()
     names: dict[str, Any] = {"spark": spark}
-    exec(compile(program.text, program.name, "exec"), names)
-    return names["changes" if program.purpose == "changes" else "rows"]
+    exec(compile(program.text, program.title, "exec"), names)
+    return names["changes"]
 
 
 def as_arrow(found: Any) -> pa.Table:

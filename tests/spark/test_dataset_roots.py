@@ -23,11 +23,12 @@ from replview.spark.history.activity import who_changed
 from replview.spark.history.datasets import END, Dataset
 from replview.spark.history.snapshots import as_of, schema_versions
 from replview.spark.sessions import SparkProblem
-from replview.spark.snippets import snippets
+from replview.spark.snippets import Snippet, snippets
 from replview.store.models import Relation
 from replview.store.read.row_history.trails import KeySpan, key_of
 from replview.store.retention.archive import SliceCounts, counts_of, difference
 from tests.spark.exporting import archived
+from tests.spark.printed_programs import as_arrow, run
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,11 @@ CHANGES = (
 #: Rows at the end.
 LATEST = [(1, "eleven", 99999999999), (3, "thirty", 3)]
 
+#: Key and ``v`` of each change, as text from all roots.
+EVERY_CHANGE = [
+    (1, "10"), (2, "20"), (1, "10"), (1, "11"), (3, "30"), (3, "thirty"), (1, "eleven"), (2, None),
+]  # fmt: skip
+
 
 @pytest.fixture
 def whole(source, record, store_dsn) -> Slice:
@@ -75,6 +81,11 @@ def roots(root: Path, whole: Slice) -> dict[str, dict[str, Any]]:
     incarnation = root / incarnation_folder(whole)
     paths = sorted(incarnation.glob("public.t*/_schema.json"))
     return {path.parent.name: orjson.loads(path.read_bytes()) for path in paths}
+
+
+def changes_by(program: Snippet, spark: Any = None) -> list[tuple[Any, ...]]:
+    rows = as_arrow(run(program, spark)).select(["id", "v"]).to_pylist()
+    return [(row["id"], row["v"]) for row in rows]
 
 
 def values(folder: Path) -> list[tuple[Any, ...]]:
@@ -174,23 +185,14 @@ def test_a_run_killed_before_the_end_goes_on_in_the_same_roots(
 
 @pytest.mark.long
 def test_programs_read_all_roots(whole: Slice, store_dsn: str, tmp_path: Path) -> None:
-    duckdb, _ = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     archived(whole, tmp_path, store_dsn)
     *before, last = (
         (str(tmp_path / incarnation_folder(whole) / name), document)
         for name, document in roots(tmp_path, whole).items()
     )
-    texts = {each.name: each.text for each in snippets(*last, before=before, events=False)}
-    for name in ("pandas", "polars"):
-        names: dict[str, Any] = {}
-        exec(compile(texts[f"{name}-table"], name, "exec"), names)
-        rows = names["rows"].to_dict("records") if name == "pandas" else names["rows"].to_dicts()
-        assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
-        exec(compile(texts[name], name, "exec"), names)
-        assert len(names["changes"]) == 8
-    with duckdb.connect() as session:
-        rows = session.sql(texts["duckdb-table"]).to_arrow_table().to_pylist()
-    assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
+    for program in snippets(*last, before=before):
+        if program.title != "Spark":
+            assert changes_by(program) == EVERY_CHANGE, program.title
 
 
 @pytest.mark.own_jvm
@@ -229,11 +231,8 @@ def test_spark_reads_all_roots_as_one_table(
         (str(tmp_path / incarnation_folder(whole) / name), document)
         for name, document in roots(tmp_path, whole).items()
     )
-    programs = snippets(*last, before=before, events=False)
-    text = next(each.text for each in programs if each.name == "spark-table")
-    names: dict[str, Any] = {"spark": spark}
-    exec(compile(text, "spark", "exec"), names)
-    assert sorted((r["id"], r["v"], r["w"]) for r in names["rows"].collect()) == LATEST
+    [program] = [each for each in snippets(*last, before=before) if each.title == "Spark"]
+    assert changes_by(program, spark) == EVERY_CHANGE
 
 
 def test_a_domain_is_what_it_is_over(source, record, store_dsn: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from replview.parquet.writing.datasets import roots_of, table_document
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.reading_programs import RootSchema, below
-from replview.spark.snippets import Snippet, snippets, why_no_table
+from replview.spark.snippets import Snippet, snippets
 from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
 from replview.text.formats import plural
@@ -34,8 +34,6 @@ class ReadingBack:
     #: The table that is shown.
     table: str
     snippets: list[Snippet]
-    #: The reason why no program can show the table as of the slice's end; empty: one can.
-    why_no_table: str = ""
 
 
 def reading_before(
@@ -49,21 +47,12 @@ def reading_before(
     name = chosen if chosen in tables_by_name else next(iter(tables_by_name))
     table = tables_by_name[name]
     folder = below(target, f"{layout.incarnation_folder(slice_)}/{folders[table.relation_id]}")
-    document = table_document(table, None) | {"whole": slice_.before == "full"}
-    return _reading_back(slice_, list(tables_by_name), name, [(folder, document)])
+    return _reading_back(tables_by_name, name, [(folder, table_document(table, None))])
 
 
-def _reading_back(
-    slice_: Slice, names: list[str], name: str, roots: Sequence[RootSchema], *, events: bool = True
-) -> ReadingBack:
-    *before, (folder, document) = roots
-    table = str(document["table"]["name"])
-    programs = snippets(folder, document, table, before=before, events=events)
-    reason = why_no_table(roots)
-    if slice_.operations or slice_.actors or slice_.narrowed:
-        reason = "the slice is narrowed, and has not all that changed the table"
-        programs = [program for program in programs if program.purpose == "changes"]
-    return ReadingBack(tables=names, table=name, snippets=programs, why_no_table=reason)
+def _reading_back(names: Iterable[str], name: str, roots: Sequence[RootSchema]) -> ReadingBack:
+    *before, last = roots
+    return ReadingBack(tables=[*names], table=name, snippets=snippets(*last, before=before))
 
 
 def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
@@ -84,13 +73,9 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
             written(row, dataset)
         incarnation, _, folder = dataset.rpartition("/")
         roots = [(below(row.target, p), d) for p, d in roots_of(target, incarnation, folder)]
-        events = layout.EVENTS in target.folders(incarnation)
     except (OSError, TargetProblem, ValueError, Refused):
         return None
-    slice_ = Slice.from_json(row.slice)
-    return (
-        _reading_back(slice_, list(tables_by_name), name, roots, events=events) if roots else None
-    )
+    return _reading_back(tables_by_name, name, roots) if roots else None
 
 
 def written(row: Export, path: str) -> Path:

@@ -196,8 +196,7 @@ def _add_file_options(parser: ArgumentParser) -> None:
         "before an update: as the server sent them, or also derived from history (slower)",
     )
     option("--images", choices=["sent", "full"], default="sent", help="columns of a "
-           "row: those the server sent, or all, completed from history (slower); needed to "
-           "rebuild the table as of the export's end")  # fmt: skip
+           "row: those the server sent, or all, completed from history (slower)")  # fmt: skip
     option(
         "--numeric-scale",
         type=int,

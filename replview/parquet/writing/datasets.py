@@ -212,9 +212,6 @@ def place(plan: ExportPlan, target: Target) -> Placed:
         known = {f"{incarnation}/{name}": published(f"{incarnation}/{name}") for name in names}
         there = _candidates(plan, key, {path: each for path, each in known.items() if each}, target)
         folder, document = _root_for(plan, key, first, there)
-        if plan.part_of.before == "full" and there.get(folder, {"whole": True}).get("whole"):
-            # The rows of all its slices are whole.
-            document["whole"] = True
         folders[key] = folder
         documents[f"{folder}/{layout.SCHEMA}"] = document
         if folder not in there:

@@ -56,13 +56,10 @@ def test_the_page_renders(history: History, client: Client) -> None:
     page = html_of(client, "/exports/?slot=shop/replview&actor=alice&q=ALICE&min_changes=1&to=mine")
     assert "<b>Ready: 1 row, about" in page
     assert ">public.orders</td>" in page
-    assert "Read the changes" in page
-    assert "the slice is narrowed" in page
-    assert "Rebuild the table as of" not in page
+    assert "Read the files" in page
     key = str(history.orders.relation_id)
     history.commit({"op": "U", "new": {"id": "3"}}, relations={key: [0, 1, 0, 0]})
     whole = html_of(client, "/exports/?to=mine")
-    assert "Rebuild the table as of" in whole
     assert "not sent 1 time, see _not_sent" in whole
     orders = whole.split(">public.orders</td>")[1].split("</tr>")[0]
     rows, size, files = re.findall(r'<td class="num">\s*(.*?)\s*</td>', orders)
@@ -253,16 +250,11 @@ def test_files_and_values_that_were_not_sent_are_told_before(history: History) -
     page = page_of(history, "read=public.stock")
     assert page.reading is not None
     assert page.reading.table == "public.stock"
-    assert {program.purpose for program in page.reading.snippets} == {"changes", "table"}
-    assert not page.reading.why_no_table
+    titles = [program.title for program in page.reading.snippets]
+    assert titles == ["pandas", "Polars", "DuckDB", "Spark"]
     for program in page.reading.snippets:
         assert "/shop/replview-1/public.stock" in program.text
         assert "/shop/replview-1/public.orders" not in program.text
-    # A slice with only some of the changes gives no table.
-    page = page_of(history, "ops=I")
-    assert page.reading is not None
-    assert {program.purpose for program in page.reading.snippets} == {"changes"}
-    assert "the slice is narrowed" in page.reading.why_no_table
 
 
 @pytest.mark.parametrize(
