@@ -24,10 +24,10 @@ _MOST_EARLIER = 500
 
 
 class AlreadyRunning(Exception):
-    """An export of this name has not ended yet, so the next cannot know where to continue."""
+    """An export has not ended yet that has the same name, or the same slice and target."""
 
-    def __init__(self, export: Export) -> None:
-        super().__init__(f"export {export.pk} named {export.name} is {export.state}")
+    def __init__(self, export: Export, relation: str) -> None:
+        super().__init__(f"export {export.pk} {relation} is {export.state}")
         self.export = export
 
 
@@ -42,17 +42,28 @@ def request(export: Export) -> Export:
     # A killed command may hold the name, and there may be no worker to notice it.
     give_back_lost()
     with transaction.atomic():
-        if export.name:
-            # Lock the slot, so that of two simultaneous requests one is refused.
-            Slot.objects.select_for_update(of=("self",), no_key=True).get(pk=export.slot.pk)
-            waiting = rows.rows(rows.unended, slot=export.slot, name=export.name).first()
-            if waiting is not None:
-                raise AlreadyRunning(waiting)
+        # Lock the slot, so that of two simultaneous requests one is refused.
+        Slot.objects.select_for_update(of=("self",), no_key=True).get(pk=export.slot.pk)
+        _refuse_a_second(export)
         export.save()
         if export.requested_how == Export.How.COMMAND:
             return rows.claim(Q(pk=export.pk)) or export
         rows.announce()
     return export
+
+
+def _refuse_a_second(export: Export) -> None:
+    """Raise ``AlreadyRunning`` if another export has not ended that this one would disturb.
+
+    Of one name, the next would not know where to continue. Of one slice in one target, each would
+    delete files that the other is writing.
+    """
+    unended = rows.rows(rows.unended, slot=export.slot)
+    if export.name and (other := unended.filter(name=export.name).first()) is not None:
+        raise AlreadyRunning(other, f"named {export.name}")
+    other = unended.filter(target=export.target, slice=export.slice).first()
+    if other is not None:
+        raise AlreadyRunning(other, "of the same slice into the same target")
 
 
 def last_done(slot: Slot, name: str) -> Export | None:

@@ -19,10 +19,13 @@ def history() -> History:
     return History()
 
 
-def asked(history: History, *, how: str = Export.How.PAGE, name: str = "") -> Export:
+def asked(
+    history: History, *, how: str = Export.How.PAGE, name: str = "", target: str = "/tmp/x",
+    after_seq: int = 0,
+) -> Export:  # fmt: skip
     return Export(
-        slot=history.slot, slice={}, target="/tmp/x", requested_by="alice", requested_how=how,
-        name=name,
+        slot=history.slot, slice={"after_seq": after_seq}, target=target, requested_by="alice",
+        requested_how=how, name=name,
     )  # fmt: skip
 
 
@@ -110,7 +113,7 @@ def test_a_name_has_one_export_at_a_time(history: History) -> None:
     exports.request(asked(history, name="nightly"))
     with pytest.raises(AlreadyRunning):
         exports.request(asked(history, name="nightly"))
-    exports.request(asked(history, name="hourly"))
+    exports.request(asked(history, name="hourly", target="/tmp/y"))
     claim = exports.rows.claim()
     assert claim is not None
     exports.rows.finish(claim, result={})
@@ -118,6 +121,19 @@ def test_a_name_has_one_export_at_a_time(history: History) -> None:
     last = exports.last_done(history.slot, "nightly")
     assert last is not None
     assert last.pk == claim.pk
+
+
+@pytest.mark.parametrize("how", [Export.How.PAGE, Export.How.API, Export.How.COMMAND])
+def test_a_slice_is_written_into_a_target_by_one_export_at_a_time(
+    history: History, how: str
+) -> None:
+    first = exports.request(asked(history))
+    with pytest.raises(AlreadyRunning, match=f"export {first.pk} of the same slice .* is waiting"):
+        exports.request(asked(history, how=how))
+    exports.request(asked(history, how=how, target="/tmp/y"))
+    exports.request(asked(history, how=how, after_seq=3))
+    assert exports.rows.cancel(first.pk)
+    exports.request(asked(history, how=how))
 
 
 def test_the_record_outlives_the_slot(history: History) -> None:

@@ -187,6 +187,10 @@ def test_what_is_asked_for_is_tried_recorded_and_cancelled(
     assert (row.state, row.requested_by, row.requested_how) == ("waiting", "alice", "page")
     assert row.target == str(tmp_path / "exports" / "mine")
     assert row.slice["actors"] == ["alice"]
+    again = client.post("/exports/new/", words)
+    assert again.status_code == 422
+    refused = f"export {row.pk} of the same slice into the same target is waiting"
+    assert refused in again.content.decode()
     assert "<b>Waiting for a worker,</b>" in html_of(client, answer["Location"])
     assert read_record(row).sentence.title == "Waiting for a worker,"
 
