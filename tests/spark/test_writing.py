@@ -16,7 +16,7 @@ import pytest
 
 from replview.parquet import reading
 from replview.parquet.slices import Slice
-from replview.parquet.writing import planning, row_groups
+from replview.parquet.writing import chains, planning, row_groups
 from replview.parquet.writing.datasets import table_document
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.files import PartWriter
@@ -174,6 +174,25 @@ def test_cancelling_leaves_nothing_unless_it_shall_go_on_later(whole, store_dsn,
     assert not any("_writing-" in path or path.endswith("_SUCCESS") for path in kept)
     with pytest.raises(Cancelled):
         export(whole, target, dsn=store_dsn, cancelled=lambda: True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    # Nor does a run that mends a slice which had lost a file.
+    manifest = export(whole, target, dsn=store_dsn)
+    target.delete(manifest.files[0]["path"])
+    with pytest.raises(Cancelled):
+        export(whole, target, dsn=store_dsn, cancelled=lambda: True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_slice_is_taken_back_beside_another(whole, store_dsn, tmp_path) -> None:
+    target = Target.of(str(tmp_path))
+    first = export(replace(whole, through_seq=6), target, dsn=store_dsn)
+    before = digests(tmp_path)
+    second = export(replace(whole, after_seq=6), target, dsn=store_dsn)
+    chains.take_back(target, second)
+    there = digests(tmp_path)
+    assert {path for path in before if path not in there} == {f"{first.folder}/_manifest.json"}
+    assert {path for path in there if path not in before} == set()
+    chains.take_back(target, first)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

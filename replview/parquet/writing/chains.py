@@ -246,13 +246,21 @@ def delete_staged(target: Target, part: Slice, slices: Collection[str]) -> None:
 
 
 def take_back(target: Target, manifest: Manifest) -> None:
-    """Delete a slice that is whole: its manifest first, so that no reader counts on its files."""
-    part = manifest.slice
-    if read_manifest(target, manifest.folder) == manifest:
-        target.delete(f"{manifest.folder}/{layout.MANIFEST}")
+    """Delete a slice that is whole."""
+    delete_slice(target, manifest.slice, {each["path"] for each in manifest.files})
+
+
+def delete_slice(target: Target, part: Slice, paths: Collection[str]) -> None:
+    """Delete a slice with its files: its manifests first, so that no reader counts on the files."""
+    folder = layout.incarnation_folder(part)
+    target.delete(f"{folder}/{layout.SUCCESS}")
+    last = read_manifest(target, folder)
+    if last is not None and last.name == layout.slice_name(part):
+        target.delete(f"{folder}/{layout.MANIFEST}")
     target.delete(path_of(part))
-    delete_files(target, part, {each["path"] for each in manifest.files})
+    delete_files(target, part, paths)
     seal(target, part, None)
+    target.delete_empty(f"{folder}/{layout.MANIFESTS}")
 
 
 def _dataset(path: str) -> str:

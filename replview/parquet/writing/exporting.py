@@ -110,7 +110,8 @@ class _ExportRun:
             self._write(plan, writer, done)
         except Cancelled:
             if not self.keep:
-                self._take_back(plan)
+                paths = {one.path for one in plan.parts}
+                chains.delete_slice(self.target, self.part, paths)
             raise
         for path, document in placed.schemas.items():
             self.target.write_json(path, document)
@@ -239,12 +240,6 @@ class _ExportRun:
         reached = Progress(rows=self.rows, total_rows=total, files=len(done),
                            total_files=len(plan.parts), bytes=size, seconds_left=left)  # fmt: skip
         self.progress(reached)
-
-    def _take_back(self, plan: ExportPlan) -> None:
-        """Delete all files of a cancelled slice."""
-        chains.delete_files(self.target, self.part, {one.path for one in plan.parts})
-        manifests.seal(self.target, self.part, None)
-        self.target.delete_empty(f"{incarnation_folder(self.part)}/_manifests")
 
 
 def lost_store(error: psycopg.Error) -> StoreProblem:
