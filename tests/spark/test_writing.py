@@ -25,6 +25,7 @@ from replview.parquet.writing.planning import estimate
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.exporting import write_parts
+from replview.store.models import Transaction
 from tests.spark.awkward import expected_rows, write_awkward
 from tests.support.digests import digests
 from tests.support.written_rows import written_rows
@@ -194,6 +195,25 @@ def test_a_slice_is_taken_back_beside_another(whole, store_dsn, tmp_path) -> Non
     assert {path for path in there if path not in before} == set()
     chains.take_back(target, first)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_what_was_planned_needs_no_session_until_the_end(whole, store_dsn, tmp_path) -> None:
+    """A pooler ends idle sessions, and retention deletes what is in the files already."""
+
+    def write(writer, parts, dsn, wrote, cancelled):
+        with reading.connect(dsn) as store:
+            store.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname ="
+                " current_database() AND application_name = 'replview spark'"
+                " AND pid <> pg_backend_pid()"
+            )
+            for part in parts:
+                yield writer.write(store, part)
+        Transaction.objects.filter(commit_seq=1).delete()
+
+    manifest = export(whole, Target.of(str(tmp_path)), dsn=store_dsn, write_parts=write)
+    assert manifest.document["transactions"] == whole.through_seq
+    assert manifest.document["gaps"] == []
 
 
 def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path, monkeypatch) -> None:

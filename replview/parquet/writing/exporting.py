@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from replview.parquet.reading import connect
-from replview.parquet.reading.connecting import StoreConnection, StoreProblem
+from replview.parquet.reading.connecting import StoreProblem
 from replview.parquet.slices import Slice
 from replview.parquet.writing import chains, manifests
 from replview.parquet.writing.datasets import Placed, place
@@ -66,16 +66,14 @@ def export(
     Raises ``TargetProblem`` and ``StoreProblem``, and keeps finished files to continue from. Raises
     ``Cancelled`` and deletes its files, unless ``keep``.
     """
-    with connect(dsn) as connection:
-        return _ExportRun(part, target, connection, dsn, write_parts, progress, cancelled, keep,
-                          abandoned, stretches_of).run()  # fmt: skip
+    return _ExportRun(part, target, dsn, write_parts, progress, cancelled, keep, abandoned,
+                      stretches_of).run()  # fmt: skip
 
 
 @dataclass(slots=True)
 class _ExportRun:
     part: Slice
     target: Target
-    connection: StoreConnection
     dsn: str | None
     write_parts: WriteParts | None
     progress: Callable[[Progress], None]
@@ -94,8 +92,11 @@ class _ExportRun:
         if (whole := self._whole()) is not None:
             return whole
         gone = chains.refuse_overlap(self.target, self.part, self.abandoned)
-        with connect(self.dsn) as beside:
-            plan = ExportPlan.of(self.connection, self.part, beside, stretches_of=self.stretches_of)
+        # Writing may take hours, in which an idle session ends. Transactions that the store deletes
+        # after their files were written are no gaps.
+        with connect(self.dsn) as connection, connect(self.dsn) as beside:
+            plan = ExportPlan.of(connection, self.part, beside, stretches_of=self.stretches_of)
+            gaps = manifests.gaps_of(connection, self.part)
         own = chains.make_room(self.target, plan, gone, self.abandoned)
         placed = place(plan, self.target)
         plan = placed.plan
@@ -116,7 +117,6 @@ class _ExportRun:
         for path, document in placed.schemas.items():
             self.target.write_json(path, document)
         files = [(one, done[one.path]) for one in plan.parts]
-        gaps = manifests.gaps_of(self.connection, self.part)
         manifest = manifests.Manifest.of(self.part, plan.tables, plan.folders, files, gaps)
         manifests.seal(self.target, self.part, manifest)
         return manifest
