@@ -248,8 +248,8 @@ def asks_the_same(document: Mapping[str, Any], name: str) -> bool:
 
 def mark_unfinished(target: Target, part: Slice) -> None:
     """Mark the slice as unfinished: the folder may hold files of a slice that is not whole."""
-    target.delete(f"{layout.incarnation_folder(part)}/{layout.SUCCESS}")
     target.write_bytes(_unfinished(part), orjson.dumps({"slice": part.to_json()}))
+    target.delete(f"{layout.incarnation_folder(part)}/{layout.SUCCESS}")
 
 
 def is_unfinished(target: Target, part: Slice) -> bool:
@@ -276,9 +276,17 @@ def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
         target.write_json(path_of(part), manifest.document)
         target.write_json(f"{folder}/{layout.MANIFEST}", manifest.document)
     target.delete(_unfinished(part))
-    found = [each.path for each in target.files(f"{folder}/{layout.MANIFESTS}")]
-    if found and not any(path.endswith(layout.UNFINISHED) for path in found):
+    if _all_whole(target, folder):
         target.write_bytes(f"{folder}/{layout.SUCCESS}", b"")
+        # A slice that was begun in between may have deleted _SUCCESS before it was written.
+        if not _all_whole(target, folder):
+            target.delete(f"{folder}/{layout.SUCCESS}")
+
+
+def _all_whole(target: Target, folder: str) -> bool:
+    """Return whether an incarnation's folder has slices, and none of them is being written."""
+    found = [each.path for each in target.files(f"{folder}/{layout.MANIFESTS}")]
+    return bool(found) and not any(path.endswith(layout.UNFINISHED) for path in found)
 
 
 def gaps_of(connection: StoreConnection, part: Slice) -> list[dict[str, Any]]:
