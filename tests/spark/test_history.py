@@ -7,6 +7,7 @@ import pytest
 from replview.parquet.erasure.finding import FileErasure
 from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import TableVersion
+from replview.spark.history import row_states
 from replview.spark.history.activity import (
     churn,
     hot_rows,
@@ -172,6 +173,28 @@ def test_who_changed_what_compares_with_the_row_before(history, engine) -> None:
     assert {each["column"] for each in masked.frame.collect()} == {None, "big"}
     later = who_changed(engine, [dataset], HistoryRange(from_lsn=1280)).frame.collect()
     assert {each["actor"] for each in later} == {"carol"}
+
+
+@each_time_on_spark
+def test_a_table_replayed_in_pieces_has_the_same_history(history, engine, monkeypatch) -> None:
+    history.commit(*(("I", row(number, "x", "large")) for number in range(10, 20)))
+    history.commit(*(("U", row(number + 20, "y"), {"id": number}) for number in range(10, 15)))
+    history.commit(*(("U", row(number, "z")) for number in (30, 31, 15, 16)), actor="bob")
+    dataset = history.write()
+
+    def answers() -> list[list[tuple]]:
+        found = [row_versions(engine, dataset).frame, who_changed(engine, [dataset]).frame]
+        names = [("id", "a", "big", "_from_version", "_ended_by"),
+                 ("actor", "operation", "column", "changes")]  # fmt: skip
+        return [
+            sorted((tuple(each[name] for name in mine) for each in frame.collect()), key=str)
+            for frame, mine in zip(found, names, strict=True)
+        ]
+
+    whole = answers()
+    monkeypatch.setattr(row_states, "PIECE_ROWS", 4)
+    assert answers() == whole
+    assert (30, "z", "large", 1792, None) in whole[0]
 
 
 def test_counts_of_rows_transactions_and_shapes(history, engine) -> None:

@@ -14,16 +14,17 @@ from replview.parquet import reading
 from replview.parquet.slice_schemas import CHANGE_FIELDS
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
-from replview.spark.history import row_intervals
 from replview.spark.history.datasets import Dataset
+from replview.spark.history.row_replay import ADDED, PLACE
 from replview.spark.history.snapshots import as_of
 
 pytestmark = pytest.mark.slow
 
 NAMES = (
-    *(field.name for field in CHANGE_FIELDS), "commit_date", "Commit_Date", *row_intervals.PLACE,
-    row_intervals.INTERVAL, row_intervals.GONE, row_intervals.NEXT, "_epoch", "_unknown", "_key0",
-    "_known0", "_number", "_begins", "_next_gone",
+    *(field.name for field in CHANGE_FIELDS), "commit_date", "Commit_Date", "_stream", "_rank",
+    "_interval", "_gone", "_next", "_epoch", "_unknown", "_key0", "_known0", "_number", "_begins",
+    "_next_gone", *PLACE, *ADDED.names, "key", "row", "is_carried", "nameless", "digest0", "value0",
+    "piece",
 )  # fmt: skip
 #: Each once, as SQL takes them for different ones.
 COLUMNS = tuple(dict.fromkeys(NAMES))

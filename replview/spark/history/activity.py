@@ -1,29 +1,16 @@
 """Count changes of tables, rows and transactions, and find who changed what."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from replview.parquet.slice_schemas import PARTITION, SliceColumn
+from replview.parquet.slice_schemas import SliceColumn
 from replview.spark.history.datasets import Dataset, ExportedIncarnation
-from replview.spark.history.engines import DataFrame, Expression, F, Session, Window
+from replview.spark.history.engines import DataFrame, Expression, F, Session
 from replview.spark.history.reach import WHOLE, HistoryRange, span_doubts, truncations
 from replview.spark.history.results import Result, masked_of
-from replview.spark.history.row_intervals import (
-    GONE,
-    PLACE,
-    RANK,
-    STREAM,
-    by_key,
-    key_names,
-    place,
-    placed,
-    raw,
-    with_ends,
-)
-from replview.spark.history.row_keys import Keyed, keyed
-from replview.spark.quoting import tick
+from replview.spark.history.row_replay import BEFORE_UNKNOWN
+from replview.spark.history.row_states import RowStates, place, replayed, row_key, value_of
 
 _PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -40,10 +27,8 @@ def churn(
     changes = _changes(session, dataset, span)
     counts = [*_counts(), F.count_distinct("_commit_version").alias("transactions"),
               F.count_distinct("_actor").alias("actors")]  # fmt: skip
-    key = key_names(dataset.key_columns) if dataset.tells_rows_apart else []
-    if key:
-        changes = placed(changes, dataset)
-        counts.append(F.count_distinct(F.struct(*key)).alias("changed_rows"))
+    if dataset.tells_rows_apart:
+        counts.append(F.count_distinct(row_key(dataset)).alias("changed_rows"))
     period = F.date_trunc(every, "_commit_timestamp").alias("period")
     frame = changes.groupBy(period).agg(*counts).orderBy("period")
     reasons = span_doubts(session, dataset.incarnation, span, [dataset])
@@ -61,43 +46,45 @@ def hot_rows(
     """
     columns = dataset.key_columns
     reasons = span_doubts(session, dataset.incarnation, span, [dataset])
-    if len(dataset.keys) == 1:
-        found = keyed(dataset, _changes(session, dataset, span))
-    else:
-        # Keys are followed from the beginning, so read all changes before the span too.
-        found = _keyed(session, dataset, span)
-        own = _stream(span.since_of(found.rows, time="_commit_timestamp"))
-        found = replace(found, rows=own)
+    found = _replayed(session, dataset, span, columns)
+    rows = span.since_of(found.frame, time="_commit_timestamp")
+    rows = rows.where(_is_counted() & ~F.col("nameless"))
     more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
-    last = {
-        column.name: F.max_by(tick(column.name), F.when(there, place()))
-        for column in columns
-        for there in [F.col(tick(column.name)).isNotNull()]
-    }
+    values = [value_of(dataset, column) for column in columns]
+    last = [F.max_by(value, F.when(value.isNotNull(), place())) for value in values]
+    known = [f"known{n}" for n in range(len(columns))]
     frame = (
-        found.rows.groupBy(*found.names)
+        rows.groupBy("row")
         .agg(
             *_counts(),
             F.count_distinct("_actor").alias("actors"),
             F.min("_commit_timestamp").alias("first_change"),
             F.max("_commit_timestamp").alias("last_change"),
-            *(value.alias(f"_known{n}") for n, value in enumerate(last.values())),
+            *(value.alias(name) for value, name in zip(last, known, strict=True)),
         )
-        .orderBy(F.col("changes").desc(), *found.names)
+        .orderBy(F.col("changes").desc(), *known)
         .limit(top)
-        .select(*(F.col(f"_known{n}").alias(name) for n, name in enumerate(last)), *more)
+        .select(
+            *(F.col(name).alias(each.name) for name, each in zip(known, columns, strict=True)),
+            *more,
+        )
     )
     reasons += found.reasons
     key = [*dataset.version(None).key_columns]
     return Result(frame, not reasons, reasons, {**dataset.described, "key": key})
 
 
-def _keyed(
-    session: Session, dataset: Dataset, span: HistoryRange, *, keep_nameless: bool = False
-) -> Keyed:
-    """Return all changes until a span ends; if the key changed, truncations end rows too."""
-    cut = truncations(session, dataset, span.end) if len(dataset.keys) > 1 else None
-    return keyed(dataset, dataset.changes(session, span.end), cut, keep_nameless=keep_nameless)
+def _replayed(
+    session: Session, dataset: Dataset, span: HistoryRange, values: Sequence[SliceColumn] = ()
+) -> RowStates:  # fmt: skip
+    """Replay all changes until a span ends, since the row before a change may precede the span."""
+    changes, cuts = dataset.changes(session, span.end), truncations(session, dataset, span.end)
+    return replayed(session, dataset, changes, cuts, values)
+
+
+def _is_counted() -> Expression:
+    """Return the test for a change of the stream, not counted elsewhere."""
+    return F.col("operation").isNotNull()
 
 
 def _changes(session: Session, dataset: Dataset, span: HistoryRange) -> DataFrame:
@@ -200,9 +187,6 @@ def _committed(session: Session, incarnation: ExportedIncarnation, span: History
     return span.of(found, time="commit_time").withColumn("changes", counted)
 
 
-_BEFORE_UNKNOWN = "update, before unknown"
-
-
 def who_changed(
     session: Session,
     datasets: Sequence[Dataset],
@@ -222,8 +206,8 @@ def who_changed(
     frames, lost = [], []
     for each in datasets:
         if each.tells_rows_apart:
-            found = _keyed(session, each, span, keep_nameless=True)
-            frames.append(_of_table(found, each, span, hidden[each.name]))
+            found = _replayed(session, each, span)
+            frames.append(_of_table(found.frame, each, span, hidden[each.name]))
             lost += [f"of {each.name} {reason}" for reason in found.reasons]
         else:
             frames.append(_not_compared(session, each, span))
@@ -241,7 +225,7 @@ def who_changed(
 def _not_compared(session: Session, dataset: Dataset, span: HistoryRange) -> DataFrame:
     """Count changes of whole rows, for a table whose rows have no key."""
     kind = F.col("_change_type")
-    operation = F.when(kind == "update_postimage", _BEFORE_UNKNOWN).otherwise(kind)
+    operation = F.when(kind == "update_postimage", BEFORE_UNKNOWN).otherwise(kind)
     by = F.col("_actor").alias("actor"), operation.alias("operation")
     counted = _changes(session, dataset, span).groupBy(*by).agg(F.count("*").alias("changes"))
     table, column = F.lit(dataset.name).alias("table"), F.lit(None).cast("string").alias("column")
@@ -249,96 +233,17 @@ def _not_compared(session: Session, dataset: Dataset, span: HistoryRange) -> Dat
 
 
 def _of_table(
-    found: Keyed, dataset: Dataset, span: HistoryRange, hidden: frozenset[str]
+    changes: DataFrame, dataset: Dataset, span: HistoryRange, hidden: frozenset[str]
 ) -> DataFrame:
-    # Without rows before updates no row has moved to another key; one column shows that.
-    may_move = not found.rows.where(F.col("_change_type") == "update_preimage").isEmpty()
-    seen = [column for column in dataset.columns if column.source_name not in hidden]
-    digests = [F.when(_sent(each), _digest(each)).alias(f"_now{n}") for n, each in enumerate(seen)]
-    # Sort only digests of the values.
-    rows = found.rows.select(
-        *PLACE, *found.names, "_epoch", "_change_type", "_xid", "_actor", "_commit_timestamp",
-        PARTITION, *digests,
+    """Count what replayed changes did to visible columns."""
+    visible = [c.source_name for c in dataset.columns if c.source_name not in hidden]
+    changed = F.filter(F.col("changed"), lambda one: one.isin(visible))
+    whole = F.array(F.lit(None).cast("string"))
+    columns = F.when(F.col("operation") == "update", changed).otherwise(whole)
+    rows = span.since_of(changes, time="_commit_timestamp").where(_is_counted())
+    rows = rows.select(
+        F.col("_actor").alias("actor"), F.lit(dataset.name).alias("table"), "operation",
+        F.explode(columns).alias("column"),
     )  # fmt: skip
-    # Compare before narrowing to the span, since the earlier row may precede it.
-    rows = _with_before(with_ends(rows, found.names), found.names, len(seen))
-    came = _with_moves(rows, len(seen)) if may_move else rows.withColumn("_moved", F.lit(False))
-    rows = _stream(span.since_of(came, time="_commit_timestamp"))
-    changed = rows.select(F.col("_actor").alias("actor"), F.explode(_events(seen)).alias("event"))
-    counted = changed.groupBy("actor", "event.operation", "event.column").agg(
-        F.count("*").alias("changes")
-    )
-    return counted.select(
-        "actor", F.lit(dataset.name).alias("table"), "operation", "column", "changes"
-    )
-
-
-def _with_before(rows: DataFrame, names: Sequence[str], columns: int) -> DataFrame:
-    """Add ``_before<n>``: the digest of a column's last value in this interval, or null."""
-    before = by_key(names, "_epoch").rowsBetween(-(1 << 31), -1)
-    begins = F.col("_begins")
-    told = {}
-    for n in range(columns):
-        now = F.col(f"_now{n}")
-        # Values of an earlier row under the same key do not count.
-        known = F.when(begins | now.isNotNull(), F.struct(now.alias("value")))
-        last = F.last(known, ignorenulls=True).over(before)
-        told[f"_before{n}"] = F.when(~begins, last["value"])
-    return rows.withColumns(told)
-
-
-def _with_moves(rows: DataFrame, columns: int) -> DataFrame:
-    """Set ``_before<n>`` also for updates that moved their row to another key; add ``_moved``."""
-    of_change = Window.partitionBy("_commit_version", STREAM, "_seq").orderBy(RANK)
-
-    def left(value: Expression | str) -> Expression:
-        """Return a value of the row before the update, which has the key before."""
-        return F.lag(value).over(of_change)
-
-    moved = F.col("_begins") & (F.col("_change_type") == "update_postimage")
-    moved &= (left("_change_type") == "update_preimage") & left(GONE)
-    rows = rows.withColumns({
-        "_moved": F.coalesce(moved, F.lit(False)),
-        **{f"_left{n}": left(F.coalesce(f"_now{n}", f"_before{n}")) for n in range(columns)},
-    })  # fmt: skip
-    return rows.withColumns({
-        f"_before{n}": F.when(F.col("_moved"), F.col(f"_left{n}")).otherwise(F.col(f"_before{n}"))
-        for n in range(columns)
-    })  # fmt: skip
-
-
-def _sent(column: SliceColumn) -> Expression:
-    return ~F.array_contains("_not_sent", column.source_name)
-
-
-def _digest(column: SliceColumn) -> Expression:
-    """Return a hash of a value, including one that its column cannot hold."""
-    # A hash ignores nulls, so add whether each part is null.
-    value, text = F.col(tick(column.name)), raw(column)
-    return F.xxhash64(value.isNull(), value, text.isNull(), text)
-
-
-def _events(columns: Sequence[SliceColumn]) -> Expression:
-    """Return what a change did to visible columns: ``array<struct<operation, column>>``."""
-
-    def event(operation: str, column: str | None) -> Expression:
-        name = F.lit(column).cast("string")
-        return F.struct(F.lit(operation).alias("operation"), name.alias("column"))
-
-    begins = F.col("_begins")
-    changed = []
-    for n, column in enumerate(columns):
-        before, now = F.col(f"_before{n}"), F.col(f"_now{n}")
-        # A large value that was not sent before and is sent now has changed.
-        same = F.coalesce(before == now, begins & before.isNull())
-        changed.append(F.when(now.isNotNull() & ~same, event("update", column.source_name)))
-    kind = F.col("_change_type")
-    unknown = F.array(event(_BEFORE_UNKNOWN, None))
-    # This element gives an empty array its type.
-    nothing = F.when(F.lit(False), event("", None))
-    return (
-        F.when(kind == "insert", F.array(event("insert", None)))
-        .when(kind == "delete", F.array(event("delete", None)))
-        .when(begins & ~F.col("_moved"), unknown)
-        .otherwise(F.array_compact(F.array(*changed, nothing)))
-    )
+    by = ("actor", "table", "operation", "column")
+    return rows.groupBy(*by).agg(F.count("*").alias("changes"))

@@ -234,7 +234,13 @@ class WholeSlice:
         gaps = (gap for gap in document.get("gaps", ()) if gap["kind"] == "deleted")
         deleted = ((gap["after_seq"], gap["through_seq"]) for gap in gaps)
         lapses = (
-            ExportedLapse(gap["oid"], _lsn(gap["from_lsn"]), _lsn(gap["to_lsn"]), gap["why"])
+            ExportedLapse(
+                gap["oid"],
+                _lsn(gap["from_lsn"]),
+                _lsn(gap["to_lsn"]),
+                gap["operations"],
+                gap["why"],
+            )
             for gap in document.get("gaps", ())
             if gap["kind"] == "unpublished"
         )
@@ -250,6 +256,8 @@ class ExportedLapse:
     #: LSNs between which changes may be missing; None for an open end.
     from_lsn: int | None
     to_lsn: int | None
+    #: The operations that may be missing, of I, U, D and T.
+    operations: str
     why: str
 
 
@@ -353,16 +361,24 @@ class Dataset:
         """Return whether a version has a key."""
         return any(self.keys)
 
-    @property
-    def key_columns(self) -> list[SliceColumn]:
-        """Return the columns of all keys. Raises ``SparkProblem`` if there is no key."""
+    def require_key(self) -> None:
+        """Raise ``SparkProblem`` if the table never had a key."""
         if not self.tells_rows_apart:
             raise SparkProblem(
                 f"rows of {self.name} cannot be told apart: it has no key that is sent",
                 "give it a primary key, or a replica identity, and export what comes then",
             )
+
+    @property
+    def key_columns(self) -> list[SliceColumn]:
+        """Return the columns of all keys."""
         known = {column.source_name: column for column in self.columns}
         return [known[name] for name in dict.fromkeys(name for key in self.keys for name in key)]
+
+    @cached_property
+    def rows(self) -> int:
+        """Return the number of rows in the files."""
+        return sum(root.parquet.rows(None) for root in self.roots)
 
     def changes(self, session: Session, until: HistoryEnd) -> DataFrame:
         """Return the rows committed by then; files of later days are not opened."""

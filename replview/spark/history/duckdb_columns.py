@@ -199,26 +199,23 @@ class functions:
     collect_set = staticmethod(
         function("coalesce(list(DISTINCT {0}) FILTER ({0} IS NOT NULL), list_value())")
     )
-    collect_list = staticmethod(function("list({})"))
     count_distinct = staticmethod(function("count(DISTINCT {})"))
     count_if = staticmethod(function("(count(*) FILTER ({}))"))
     explode = staticmethod(function("unnest({})"))
     flatten = staticmethod(function("flatten({})"))
     lag = staticmethod(function("lag({})"))
-    lead = staticmethod(function("lead({})"))
     map_concat = staticmethod(function("map_concat({})"))
     map_from_entries = staticmethod(function("map_from_entries({})"))
     max = staticmethod(function("max({})"))
     max_by = staticmethod(function("arg_max_null({})"))
     min = staticmethod(function("min({})"))
-    row_number = staticmethod(function("row_number({})"))
-    sequence = staticmethod(function("generate_series({})"))
     size = staticmethod(function("len({})"))
     sort_array = staticmethod(function("list_sort({})"))
     sum = staticmethod(function("CAST(sum({}) AS BIGINT)"))
     unix_micros = staticmethod(function("epoch_us({})"))
-    #: Any 64-bit hash serves the purpose.
-    xxhash64 = staticmethod(function("hash({})"))
+    #: Any hash serves the purpose.
+    xxhash64 = staticmethod(function("CAST(hash({}) >> 1 AS BIGINT)"))
+    pmod = staticmethod(lambda value, by: _made("({} % {})", value, by))
     # DuckDB has no partitions, so all rows are in partition 0.
     spark_partition_id = staticmethod(function("0{}"))
 
@@ -231,11 +228,6 @@ class functions:
     def count(what: str) -> DuckdbColumn:
         """Count rows, or values that are not null."""
         return _made("count(*)") if what == "*" else _made("count({})", col(what))
-
-    @staticmethod
-    def last(value: DuckdbColumn, *, ignorenulls: bool) -> DuckdbColumn:
-        """Return the last value of a window."""
-        return _made(f"last_value({{}}{' IGNORE NULLS' if ignorenulls else ''})", value)
 
     @staticmethod
     def struct(*values: object) -> DuckdbColumn:
@@ -277,11 +269,6 @@ class functions:
         return _made("list_filter({}, lambda _one: {})", found, keeps(_made("_one")))
 
     @staticmethod
-    def shiftright(value: str, bits: int) -> DuckdbColumn:
-        """Return the value shifted right by so many bits."""
-        return _made("({} >> {})", col(value), bits)
-
-    @staticmethod
     def concat_ws(between: str, *values: object) -> DuckdbColumn:
         """Return the texts joined by a separator."""
         return _made("concat_ws({}, {})", between, _listed(columns_of(values)))
@@ -299,11 +286,10 @@ class functions:
 
 @dataclass(frozen=True)
 class Window:
-    """A window like ``pyspark.sql.Window``; with an order it ends at the current row."""
+    """A window like ``pyspark.sql.Window``, for functions of rows and for counts without order."""
 
     partition: tuple[DuckdbColumn, ...] = ()
     order: tuple[DuckdbColumn, ...] = ()
-    frame: str = "UNBOUNDED PRECEDING AND CURRENT ROW"
 
     @classmethod
     def partitionBy(cls, *names: object) -> "Window":
@@ -314,13 +300,9 @@ class Window:
         """Return the window with this order."""
         return replace(self, order=tuple(columns_of(names)))
 
-    def rowsBetween(self, _first: int, last: int) -> "Window":
-        """Return the window from the first row to so many rows before the current one."""
-        return replace(self, frame=f"UNBOUNDED PRECEDING AND {-last} PRECEDING")
-
     def sql(self, scope: ColumnLookup) -> str:
         """Return the window as SQL."""
         parts = ", ".join(column.sql(scope) for column in self.partition)
         order = ", ".join(column.sql(scope) for column in self.order)
-        framed = f"ORDER BY {order} ROWS BETWEEN {self.frame}" if order else ""
-        return f"{f'PARTITION BY {parts}' if parts else ''} {framed}"
+        partition = f"PARTITION BY {parts}" if parts else ""
+        return f"{partition} ORDER BY {order}" if order else partition

@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from replview.spark.history.duckdb_columns import DuckdbColumn, columns_of, function, functions
+from replview.spark.history.duckdb_columns import DuckdbColumn, col, columns_of, function, functions
 from replview.spark.quoting import double, literal
 
 #: Memory limit of a query; more is spilled to its folder on disk.
@@ -142,18 +142,10 @@ class DataFrame:
         sql = f"SELECT {mine} FROM {self._from} UNION ALL SELECT {theirs} FROM {other._from}"  # noqa: S608
         return self._queried(sql, self.columns)
 
-    def join(
-        self, other: "DataFrame", on: str | list[str] | DuckdbColumn, how: str = "inner"
-    ) -> "DataFrame":
+    def join(self, other: "DataFrame", on: str | list[str], how: str = "inner") -> "DataFrame":
         """Return the join; columns named in ``on`` appear once."""
-        named = [] if isinstance(on, DuckdbColumn) else [on] if isinstance(on, str) else on
-        if isinstance(on, DuckdbColumn):
-            both = on.sql(lambda n: self._scope(n) if n in self.columns else other._scope(n))
-        else:
-            both = " AND ".join(f"{self._scope(n)} = {other._scope(n)}" for n in named)
-        if how == "left_semi":
-            sql = f"FROM {self._from} SEMI JOIN {other._from} ON {both}"
-            return self._queried(sql, self.columns)
+        named = [on] if isinstance(on, str) else on
+        both = " AND ".join(f"{self._scope(n)} = {other._scope(n)}" for n in named)
         kept = [name for name in other.columns if name not in named]
         found = [self._scope(name) for name in self.columns] + [other._scope(n) for n in kept]
         chosen = ", ".join(f"{each} AS c{n}" for n, each in enumerate(found))
@@ -180,13 +172,9 @@ class DataFrame:
         return DataFrame(self._session, self._session.kept(self._sql), self.columns, self._order)
 
     def persist(self) -> "DataFrame":
-        """Keep the rows as they are now until ``unpersist``."""
+        """Keep the rows as they are now until the session ends."""
         self._source = self._session.kept(self._sql)
         return self
-
-    def unpersist(self) -> None:
-        """Delete the kept rows."""
-        self._session.dropped(self._source)
 
     def isEmpty(self) -> bool:
         """Return whether there is no row."""
@@ -307,10 +295,6 @@ class DuckSession:
         self.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
         return name
 
-    def dropped(self, name: str) -> None:
-        """Drop a temporary table."""
-        self.connection.execute(f"DROP TABLE {name}")
-
     def types(self, sql: str) -> list[str]:
         """Return the types of a query's columns."""
         return [str(kind) for kind in self.connection.sql(sql).types]
@@ -352,6 +336,20 @@ class DuckSession:
         # Name columns by position, since DuckDB renames one of two that differ in case only.
         columns = ", ".join(f"c{n}" for n in range(len(names)))
         return DataFrame(self, f"(FROM {given} AS r({columns}))", names)
+
+    def by_piece(self, frame: DataFrame, function: Callable[[pa.Table], pa.Table]) -> DataFrame:
+        """Return the rows that a function makes of each piece of a frame."""
+        if "piece" not in frame.columns:
+            return self.frame(function(frame.batches().read_all()))
+        frame = frame.localCheckpoint()
+        found = self.new_name()
+        # Replay no row at least, for the columns.
+        pieces = [piece for (piece,) in frame.select("piece").distinct().collect()] or [0]
+        for number, piece in enumerate(pieces):
+            rows = function(frame.where(col("piece") == piece).batches().read_all())
+            into = f"INSERT INTO {found}" if number else f"CREATE TEMP TABLE {found} AS"
+            self.connection.execute(f"{into} {self.frame(rows)._sql}")
+        return DataFrame(self, found, rows.schema.names)
 
     def function(
         self, texts: Callable[[pa.Array], pa.Array], kind: pa.DataType

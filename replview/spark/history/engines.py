@@ -186,6 +186,34 @@ def text_of(session: Session, kind: pa.DataType) -> Callable[[Any], Any]:
     return of_spark
 
 
+def by_piece(
+    session: Session, frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: pa.Schema
+) -> DataFrame:
+    """Apply a function to the rows of each ``piece``; without that column all rows are one piece.
+
+    The function's tables have the columns of ``schema``, in any order.
+    """
+
+    # Spark infers the kind of function from these annotations.
+    def apply(rows: pa.Table) -> pa.Table:
+        return function(rows).select(schema.names).cast(schema)
+
+    if not _is_spark(session):
+        return session.by_piece(frame, apply)
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if "piece" not in frame.columns:
+        frame = frame.withColumn("piece", F.lit(0))
+    types = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    return frame.groupBy("piece").applyInArrow(apply, types)
+
+
+def collected(session: Session, frame: DataFrame, schema: pa.Schema) -> pa.Table:
+    """Return all rows of a frame, which must be few, as an Arrow table."""
+    rows = frame.toArrow() if _is_spark(session) else frame.batches().read_all()
+    return rows.select(schema.names).cast(schema)
+
+
 def arrow_type(session: Session, kind: pa.DataType) -> Any:
     """Return an Arrow type in the form that the engine's ``cast`` takes."""
     if not _is_spark(session):

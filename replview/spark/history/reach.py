@@ -4,8 +4,10 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from decoder.scalars import LSN
-from replview.parquet.slice_schemas import PARTITION, SliceColumn
+from replview.parquet.slice_schemas import PARTITION
 from replview.parquet.slices import Slice
 from replview.spark.history.datasets import (
     Dataset,
@@ -14,15 +16,12 @@ from replview.spark.history.datasets import (
     by_then,
     committed_by,
 )
-from replview.spark.history.engines import DataFrame, Expression, F, Row, Session
-from replview.spark.history.row_intervals import (
-    STREAM,
-    TruncationPosition,
-    Truncations,
-    nameless,
-    placed,
-)
+from replview.spark.history.engines import DataFrame, Expression, F, Row, Session, collected
+from replview.spark.history.row_replay import TRUNCATIONS
+from replview.spark.history.row_states import nameless
 
+#: A place in history: commit LSN, and a change's seq in its transaction.
+TruncationPosition = tuple[int, int]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -38,9 +37,8 @@ class Reach:
     version: int | None
     #: Positions of the baselines, in order.
     baselines: tuple[int, ...]
-    truncations: Truncations
-    #: Columns that an update left out.
-    unsent: tuple[SliceColumn, ...]
+    #: ``TRUNCATIONS`` in order.
+    truncations: pa.Table
     #: Number of changes without a key.
     keyless: int
 
@@ -50,8 +48,8 @@ class Reach:
 
         It is a truncation, or the place just before the commit at a baseline's position.
         """
-        last = self.truncations.last
-        known = [*([last] if last else []), *((lsn, -1) for lsn in self.baselines[-1:])]
+        places = (self.truncations[name][-1:].to_pylist() for name in ("_commit_version", "_seq"))
+        known = [*zip(*places, strict=True), *((lsn, -1) for lsn in self.baselines[-1:])]
         return max(known, default=None)
 
 
@@ -60,39 +58,42 @@ def read_reach(session: Session, dataset: Dataset, moment: HistoryEnd) -> Reach:
 
     Raises ``SparkProblem`` if the table has no key.
     """
-    rows = placed(dataset.changes(session, moment), dataset)
-    baseline = F.when(F.col(STREAM) == 0, F.col("_commit_version"))
-    update = F.when(F.col("_change_type") == "update_postimage", F.col("_not_sent"))
-    (found,) = rows.agg(
-        F.count("*").alias("rows"),
-        F.min("_commit_version").alias("first"),
-        F.max("_commit_version").alias("last"),
-        F.max_by("_relation_version", F.struct("_commit_version", STREAM, "_seq")).alias("version"),
-        F.sort_array(F.collect_set(baseline)).alias("baselines"),
-        F.collect_set(update).alias("unsent"),
-        F.count_if(nameless(dataset)).alias("keyless"),
-    ).collect()
-    names = {name for columns in found["unsent"] for name in columns}
+    is_stream = F.col("_xid").isNotNull().cast("int").alias("stream")
+    place = F.struct("_commit_version", is_stream, "_seq")
+    baseline = F.when(F.col("_xid").isNull(), F.col("_commit_version"))
+    (found,) = (
+        dataset.changes(session, moment)
+        .agg(
+            F.count("*").alias("rows"),
+            F.min("_commit_version").alias("first"),
+            F.max("_commit_version").alias("last"),
+            F.max_by("_relation_version", place).alias("version"),
+            F.sort_array(F.collect_set(baseline)).alias("baselines"),
+            F.count_if(nameless(dataset)).alias("keyless"),
+        )
+        .collect()
+    )
     return Reach(
-        **{name: found[name] for name in ("rows", "first", "last", "version")},
+        **{name: found[name] for name in ("rows", "first", "last", "version", "keyless")},
         baselines=tuple(found["baselines"]),
         truncations=truncations(session, dataset, moment),
-        unsent=tuple(c for c in dataset.columns if c.source_name in names),
-        keyless=found["keyless"],
     )
 
 
-def truncations(session: Session, dataset: Dataset, moment: HistoryEnd) -> Truncations:
-    """Return the truncations of the table by then."""
+def truncations(session: Session, dataset: Dataset, moment: HistoryEnd) -> pa.Table:
+    """Return the ``TRUNCATIONS`` of the table by then, in order."""
     events = dataset.incarnation.events(session).where(F.col("op") == "truncate")
     named = F.concat_ws(".", "schema", "table").isin(*dataset.names)
     if dataset.oid:
         named = F.coalesce(F.col("relation_oid") == dataset.oid, named)
     events = committed_by(events.where(named), moment, time="commit_time")
-    return Truncations.of(events.select(
+    found = events.select(
         "_commit_version", F.col("seq").cast("int").alias("_seq"),
         F.col("commit_time").alias("_commit_timestamp"),
-    ))  # fmt: skip
+    )  # fmt: skip
+    # Overlapping exports have a truncation several times.
+    rows = collected(session, found.distinct(), TRUNCATIONS)
+    return rows.sort_by([("_commit_version", "ascending"), ("_seq", "ascending")])
 
 
 def doubts(

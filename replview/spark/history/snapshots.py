@@ -8,13 +8,19 @@ import pyarrow as pa
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import TIMESTAMPTZ, SliceColumn
 from replview.parquet.slices import TableVersion
-from replview.spark.history import row_intervals
 from replview.spark.history.datasets import END, Dataset, HistoryEnd
-from replview.spark.history.engines import DataFrame, Expression, F, Session, Window, made
-from replview.spark.history.reach import WHOLE, HistoryRange, Reach, doubts, read_reach, span_doubts
+from replview.spark.history.engines import DataFrame, Expression, F, Session, made
+from replview.spark.history.reach import (
+    WHOLE,
+    HistoryRange,
+    Reach,
+    TruncationPosition,
+    doubts,
+    read_reach,
+    span_doubts,
+)
 from replview.spark.history.results import Result
-from replview.spark.history.row_keys import Keyed, keyed
-from replview.spark.quoting import tick
+from replview.spark.history.row_states import replayed, value_of
 
 #: Columns beside a row's own: the change that produced the row.
 MARKS = ("_commit_version", "_commit_timestamp", "_seq", "_xid", "_actor", "_relation_version")
@@ -32,23 +38,21 @@ def as_of(session: Session, dataset: Dataset, moment: HistoryEnd = END) -> Resul
     ``complete``. Raises ``SparkProblem`` if the table has no key.
     """
     reach = read_reach(session, dataset, moment)
-    base = reach.base
-    found = keyed(dataset, _after(dataset.changes(session, moment), base))
-    unsent = row_intervals.Unsent(dataset, reach.unsent)
-    if reach.unsent:
-        frame = row_intervals.with_intervals(found.rows, found.names)
-        frame = unsent.filled(frame, found.names)
-        frame = frame.where(F.col(row_intervals.NEXT).isNull() & ~F.col(row_intervals.GONE))
-    else:
-        frame = _latest(found)
-    version = dataset.version(reach.version)
+    base, version = reach.base, dataset.version(reach.version)
+    changes = _after(dataset.changes(session, moment), base)
+    columns = dataset.columns_of(version)
+    found = replayed(session, dataset, changes, reach.truncations, columns)
+    values = [value_of(dataset, column).alias(column.name) for column in columns]
+    frame = found.lasting.select(*values, *MARKS, "_pg_raw", _unknown(columns))
     reasons = doubts(session, dataset, reach, moment, None if base is None else base[0])
     reasons += found.reasons
-    columns = dataset.columns_of(version)
-    chosen = filled_rows(frame, dataset, columns, unsent).select(
-        *(tick(column.name) for column in columns), *MARKS, "_pg_raw", "_unknown"
-    )
-    return Result(chosen, not reasons, tuple(reasons), _details(dataset, reach, version))
+    return Result(frame, not reasons, tuple(reasons), _details(dataset, reach, version))
+
+
+def _unknown(columns: list[SliceColumn]) -> Expression:
+    """Return the names of the columns whose value is unknown."""
+    names = [column.source_name for column in columns]
+    return F.filter(F.col("unknown"), lambda one: one.isin(names)).alias("_unknown")
 
 
 def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str, object]:
@@ -66,35 +70,7 @@ def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str,
     }  # fmt: skip
 
 
-def filled_rows(
-    frame: DataFrame, dataset: Dataset, columns: list[SliceColumn], unsent: row_intervals.Unsent
-) -> DataFrame:
-    """Return rows with the last known values in their columns, and ``_unknown``."""
-    number = {column.source_name: n for n, column in enumerate(unsent.columns)}
-    values: dict[str, Any] = {}
-    texts: list[Expression] = []
-    unknown: list[Expression] = []
-    for column in columns:
-        lacking = dataset.lacking(column)
-        missing = F.col("_relation_version").isin(lacking) if lacking else F.lit(False)
-        if column.source_name in number:
-            known = F.col(unsent.known(number[column.source_name]))
-            values[column.name] = known["value"]
-            texts.append(F.struct(F.lit(column.source_name).alias("key"), known["raw"]))
-            missing = missing | known.isNull()
-        if column.source_name in number or lacking:
-            unknown.append(F.when(missing, F.lit(column.source_name)))
-    names = F.array(*unknown) if unknown else F.array().cast("array<string>")
-    frame = frame.withColumn("_unknown", F.array_compact(names))
-    if values:
-        found = F.filter(F.array(*texts), lambda one: one["raw"].isNotNull())
-        more = F.map_filter("_pg_raw", lambda key, _: ~key.isin(list(number)))
-        frame = frame.withColumn("_pg_raw", F.map_concat(more, F.map_from_entries(found)))
-        frame = frame.withColumns(values)
-    return frame
-
-
-def _after(rows: DataFrame, base: row_intervals.TruncationPosition | None) -> DataFrame:
+def _after(rows: DataFrame, base: TruncationPosition | None) -> DataFrame:
     """Return the changes after a place at which all rows are known."""
     if base is None:
         return rows
@@ -104,16 +80,6 @@ def _after(rows: DataFrame, base: row_intervals.TruncationPosition | None) -> Da
         return rows.where(version >= lsn)
     later = F.col("_xid").isNotNull() & (F.col("_seq") > seq)
     return rows.where((version >= lsn) & ((version > lsn) | later))
-
-
-def _latest(found: Keyed) -> DataFrame:
-    newest = Window.partitionBy(*found.names).orderBy(
-        *(F.col(name).desc() for name in row_intervals.PLACE)
-    )
-    last = found.rows.withColumn("_number", F.row_number().over(newest)).where(
-        F.col("_number") == 1
-    )
-    return last.where(F.col("_change_type").isin("insert", "update_postimage"))
 
 
 #: Columns beside a row's own in ``row_versions``.
@@ -145,18 +111,12 @@ def row_versions(session: Session, dataset: Dataset, moment: HistoryEnd = END) -
     row that repeats a known state begins none. Raises ``SparkProblem`` if the table has no key.
     """
     reach = read_reach(session, dataset, moment)
-    found = keyed(dataset, dataset.changes(session, moment), reach.truncations)
-    rows = _without_repeats(found, dataset) if reach.baselines else found.rows
-    rows = row_intervals.with_intervals(rows, found.names)
-    unsent = row_intervals.Unsent(dataset, reach.unsent)
-    if reach.unsent:
-        rows = unsent.filled(rows, found.names)
     columns = dataset.columns_of(dataset.version(reach.version))
-    frame = filled_rows(_states(rows, reach), dataset, columns, unsent).select(
-        *(tick(column.name) for column in columns), *VERSION_MARKS, "_pg_raw", "_unknown"
-    )
-    known = [*reach.baselines, *(reach.truncations.first or ())[:1]]
-    first = min(known, default=None)
+    changes, cuts = dataset.changes(session, moment), reach.truncations
+    found = replayed(session, dataset, changes, cuts, columns)
+    values = [value_of(dataset, column).alias(column.name) for column in columns]
+    frame = _states(found.frame).select(*values, *VERSION_MARKS, "_pg_raw", _unknown(columns))
+    first = min([*reach.baselines, *cuts["_commit_version"][:1].to_pylist()], default=None)
     reasons = [*doubts(session, dataset, reach, moment, first), *found.reasons]
     details = {
         **dataset.described, **_retyped(dataset), "incarnation": dataset.incarnation.name,
@@ -166,45 +126,17 @@ def row_versions(session: Session, dataset: Dataset, moment: HistoryEnd = END) -
     return Result(frame, not reasons, tuple(reasons), details)
 
 
-def _states(rows: DataFrame, reach: Reach) -> DataFrame:
-    """Return rows with their end; only states that outlived their transaction."""
-    following = F.col(row_intervals.NEXT)
-    later = following["_commit_version"]
-    ended = (
-        F.when(
-            following["_change_type"].isin("delete", row_intervals.LOST), following["_change_type"]
-        )
-        .when(F.col("_next_gone"), "key change")
-        .when(following.isNotNull(), "update")
-    )
-    rows = rows.join(reach.truncations.ends, "_epoch", "left")
-    truncation = F.col("_end")
-    ends_at = F.coalesce(later, truncation["v"])
-    end_time = F.coalesce(following["_commit_timestamp"], truncation["t"])
-    by_truncation = F.when(later.isNull() & truncation["v"].isNotNull(), "truncate")
-    rows = rows.where(F.col("_change_type").isin("insert", "update_postimage"))
-    rows = rows.withColumns({
+def _states(rows: DataFrame) -> DataFrame:
+    """Return the states that outlived their transaction."""
+    same = (F.col("to_version") == F.col("_commit_version")) & (F.col("stream") == 1)
+    return rows.where(F.col("is_state") & ~F.coalesce(same, F.lit(False))).withColumns({
         "valid_from": F.col("_commit_timestamp"),
-        "valid_to": end_time,
+        "valid_to": F.col("to_time"),
         "_from_version": F.col("_commit_version"),
-        "_to_version": ends_at,
-        "_is_current": ends_at.isNull(),
-        "_ended_by": F.coalesce(ended, by_truncation),
+        "_to_version": F.col("to_version"),
+        "_is_current": F.col("ended_by").isNull(),
+        "_ended_by": F.col("ended_by"),
     })  # fmt: skip
-    same = (F.col("_to_version") == F.col("_from_version")) & (F.col(row_intervals.STREAM) == 1)
-    return rows.where(~F.coalesce(same, F.lit(False)))
-
-
-def _without_repeats(found: Keyed, dataset: Dataset) -> DataFrame:
-    """Return the rows without those of baselines that repeat a known state."""
-    values = F.xxhash64(*(tick(column.name) for column in dataset.columns), F.lit(0))
-    rows = found.rows.withColumn("_hash", values)
-    window = row_intervals.by_key(found.names, "_epoch")
-    kind, before = F.lag("_change_type").over(window), F.lag("_hash").over(window)
-    whole = F.size(F.lag("_not_sent").over(window)) == 0
-    same = kind.isin("insert", "update_postimage") & (~whole | (before == F.col("_hash")))
-    repeats = (F.col(row_intervals.STREAM) == 0) & F.coalesce(same, F.lit(False))
-    return rows.withColumn("_repeats", repeats).where(~F.col("_repeats")).drop("_hash", "_repeats")
 
 
 def schema_versions(session: Session, dataset: Dataset, span: HistoryRange = WHOLE) -> Result:

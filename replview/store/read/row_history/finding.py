@@ -17,6 +17,7 @@ from replview.store.read.row_history.events import (
 from replview.store.read.row_history.key_periods import (
     Cut,
     UnsureError,
+    period_of_old_row,
     period_with_end,
     periods_of,
 )
@@ -299,31 +300,18 @@ class RowFinder(SoughtRow):
         return sorted(steps, key=self.at)
 
     def _tell(self, periods: Sequence[RowPeriod], event: RowEvent) -> RowPeriod | None:
-        """Return which of the rows under one key a change is of: the one with the old row's values.
-
-        Several have one key only under a deferrable constraint, which is no replica identity: the
-        whole old row is sent then. Otherwise the newest row has it, as the others lost it unseen.
-        """
+        """Return which of the rows under one key a change is of."""
         names = [event.name, *(period.events[-1].name for period in periods)]
         steps = {(step.transaction_id, step.seq): step for step in self.steps_named(names)}
         change = steps.get(event.name)
         if change is None or change.old_kind != "O":
             return periods[-1]
-        old = change.old or {}
         # A value from before an ALTER TABLE says nothing about the row after it.
         lasts = [steps.get(name) for name in names[1:]]
         outliving = self.table.shapes.outliving
         values = [{} if last is None else outliving(last.after, last, change) for last in lasts]
-        fitting = [
-            (self._may_have_changed(last, change), number, known.keys() >= old.keys())
-            for number, (last, known) in enumerate(zip(lasts, values, strict=True))
-            if all(known.get(name, value) == value for name, value in old.items())
-        ]
-        # Among rows that are alike in everything, choose the oldest one that has surely not changed
-        # since: the same row may have had the key before, and have lost it unseen.
-        if len(fitting) == 1 or (fitting and all(is_whole for _, _, is_whole in fitting)):
-            return periods[min(fitting)[1]]
-        return None
+        unsure = [self._may_have_changed(last, change) for last in lasts]
+        return period_of_old_row(periods, change, values, unsure=unsure)
 
     def _may_have_changed(self, last: RowStep | None, change: RowStep) -> bool:
         """Return whether a row may have changed unseen between its last change and another one."""

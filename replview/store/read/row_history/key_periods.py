@@ -134,6 +134,47 @@ def period_with_end(
     return next(ends, None)
 
 
+class ChangeWithOldRow(Protocol):
+    """A change that may have the row before it."""
+
+    @property
+    def old_kind(self) -> str | None:
+        """Return ``O`` where the server sent the whole row before the change."""
+
+    @property
+    def old(self) -> Mapping[str, Any] | None:
+        """Return the row before the change, as far as sent."""
+
+
+def period_of_old_row(
+    periods: Sequence[KeyPeriod[Change]],
+    change: ChangeWithOldRow,
+    values: Sequence[Mapping[str, Any]],
+    *,
+    unsure: Sequence[bool] = (),
+    same: Callable[[str, Any, Any], bool] = lambda _, one, other: bool(one == other),
+) -> KeyPeriod[Change] | None:
+    """Return which of the rows under one key a change is of: the one with the old row's values.
+
+    ``values``: what is known of each row. ``unsure``: whether each may have changed since, unseen.
+    Several have one key only under a deferrable constraint, which is no replica identity: the whole
+    old row is sent then. Otherwise the newest row has it, as the others lost it unseen.
+    """
+    if change.old_kind != "O":
+        return periods[-1]
+    old = change.old or {}
+    fitting = [
+        (unsure[number] if unsure else False, number, known.keys() >= old.keys())
+        for number, known in enumerate(values)
+        if all(name not in known or same(name, known[name], value) for name, value in old.items())
+    ]
+    # Among rows that are alike in everything, choose the oldest one that has surely not changed
+    # since: the same row may have had the key before, and have lost it unseen.
+    if len(fitting) == 1 or (fitting and all(is_whole for _, _, is_whole in fitting)):
+        return periods[min(fitting)[1]]
+    return None
+
+
 class UnsureError(Exception):
     """A change that was not read may be of another row than its neighbours."""
 
