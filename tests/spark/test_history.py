@@ -192,7 +192,7 @@ def test_a_table_replayed_in_pieces_has_the_same_history(history, engine, monkey
         ]
 
     whole = answers()
-    monkeypatch.setattr(row_states, "PIECE_ROWS", 4)
+    monkeypatch.setattr(row_states, "PIECE_VALUES", 12)
     assert answers() == whole
     assert (30, "z", "large", 1792, None) in whole[0]
 

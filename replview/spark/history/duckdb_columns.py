@@ -286,7 +286,7 @@ class functions:
 
 @dataclass(frozen=True)
 class Window:
-    """A window like ``pyspark.sql.Window``, for functions of rows and for counts without order."""
+    """A window like ``pyspark.sql.Window``, for ``lag`` and for ``count``."""
 
     partition: tuple[DuckdbColumn, ...] = ()
     order: tuple[DuckdbColumn, ...] = ()

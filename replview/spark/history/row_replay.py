@@ -4,13 +4,14 @@
 Values are not copied: the replay carries the number of the input row that holds a value, and
 digests tell whether two values differ.
 
-A key needs no replay if its rows never moved, were always sent whole and kept one table version:
-each change follows the one before it. Such keys are computed a column at a time.
+Most keys need no replay: one row at a time had the key, did not move, and its table was not
+altered, so that each change follows the one before it. They are computed a column at a time.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ class RowReplay:
         """
         order = [(name, "ascending") for name in PLACE]
         piece = _Piece(self, changes.take(pc.sort_indices(changes, sort_keys=order)))
-        _replay_simple(piece)
+        _SimpleReplay(piece).run()
         for rows in piece.chains():
             _ChainReplay(piece, rows).run()
         return piece.result()
@@ -114,7 +115,6 @@ class _Piece:
         self.lsn, self.stream, self.seq = (_numbers(changes[name]) for name in PLACE[:3])
         self.version = _numbers(changes["_relation_version"])
         self.is_carried = changes["is_carried"].to_numpy()
-        self.unsent = _numbers(pc.fill_null(pc.list_value_length(changes["_not_sent"]), 0))
         rows, columns = changes.num_rows, len(facts.columns)
         self.digests = np.empty((rows, columns), np.int64)
         for n in range(columns):
@@ -131,6 +131,11 @@ class _Piece:
             has = np.array([name in names for name in facts.columns], np.bool_)
             self.in_version[self.version == number] = has
         self.refs[~self.in_version] = _NONE
+        #: Whether each value was sent.
+        self.sent = self.in_version.copy()
+        unsent = changes["_not_sent"].combine_chunks()
+        names = pc.index_in(pc.list_flatten(unsent), pa.array(facts.columns, pa.string()))
+        self.sent[_numbers(pc.list_parent_indices(unsent)), _numbers(names)] = False
         self.operation = np.full(rows, _NONE)
         self.changed = np.zeros((rows, columns), np.bool_)
         self.is_state = np.zeros(rows, np.bool_)
@@ -237,40 +242,84 @@ class _Piece:
         return pa.array([[*each.items()] for each in result], raw.type)
 
 
-def _replay_simple(piece: _Piece) -> None:
-    """Find the keys that need no replay, and set what is found of their changes."""
-    order = np.argsort(piece.key, kind="stable")
-    follows = np.flatnonzero(np.diff(piece.key[order]) == 0)
-    before, after = np.full_like(order, _NONE), np.full_like(order, _NONE)
+class _SimpleReplay:
+    """The replay of keys whose rows follow one another, and did not move: a column at a time."""
+
+    def __init__(self, piece: _Piece) -> None:
+        self._piece = piece
+        order = np.argsort(piece.key, kind="stable")
+        #: The key's row before, and its change before and after.
+        self._row_before, _ = _neighbours(piece.key, order)
+        order = order[piece.kind[order] != _BEFORE]
+        self._before, self._after = _neighbours(piece.key, order)
+        piece.is_simple = self._simple()
+
+    def _simple(self) -> _Mask:
+        """Return which rows are of keys that need no other replay."""
+        piece, kind, there = self._piece, self._piece.kind, self._before >= 0
+        hard = piece.is_carried | (there & (piece.stream == 0)) | self._is_altered()
+        hard |= there & ((kind == _INSERT) != (kind[self._before] == _DELETE))
+        stays = piece.is_pair & (piece.key == np.roll(piece.key, -1))
+        moves = (kind == _BEFORE) & ~stays
+        hard |= moves
+        hard[1:] |= (moves & piece.is_pair)[:-1]
+        if piece.facts.lapses:
+            hard[:] = True
+        hard_keys = np.zeros(piece.key.max(initial=_NONE) + 1, np.bool_)
+        hard_keys[piece.key[hard]] = True
+        return np.logical_not(hard_keys[piece.key])
+
+    def _is_altered(self) -> _Mask:
+        """Return which rows come after an ALTER TABLE that changed columns."""
+        version, before = self._piece.version, self._row_before
+        found: _Mask = (before >= 0) & (version != version[before])
+        pairs = np.stack([version[before[found]], version[found]])
+        for one, other in np.unique(pairs, axis=1).T.tolist():
+            if not self._piece.facts.shapes.altered_between(one, other):
+                found &= (version[before] != one) | (version != other)
+        return found
+
+    def run(self) -> None:
+        """Set what is found of the changes of simple keys."""
+        piece, kind, simple = self._piece, self._piece.kind, self._piece.is_simple
+        known = self._known()
+        states = np.flatnonzero(simple & (kind != _DELETE) & (kind != _BEFORE))
+        piece.is_state[states], piece.refs[states] = True, known[states]
+        counted = simple & (kind != _BEFORE) & (piece.stream == 1)
+        piece.operation[counted] = kind[counted]
+        piece.operation[counted & (kind == _UPDATE) & (self._row_before < 0)] = _UNKNOWN_BEFORE
+        updates = np.flatnonzero(counted & (kind == _UPDATE) & (self._row_before >= 0))
+        before = known[self._row_before[updates]]
+        for n in range(len(piece.facts.columns)):
+            differs = piece.digests[before[:, n], n] != piece.digests[updates, n]
+            # A large value that was not sent before, and is sent now, has changed.
+            differs = np.where(before[:, n] < 0, self._before[updates] >= 0, differs)
+            piece.changed[updates, n] = differs & piece.sent[updates, n]
+        after = self._after[states]
+        is_cut = piece.epoch[states] < piece.facts.truncations.num_rows
+        ends = np.where(kind[after] == _DELETE, _BY_DELETE, _BY_UPDATE)
+        piece.end[states] = np.where(after >= 0, ends, np.where(is_cut, _BY_TRUNCATION, _NONE))
+        piece.end_row[states] = after
+
+    def _known(self) -> _Numbers:
+        """Return the input rows that hold the last known values of each row, -1 where unknown."""
+        piece = self._piece
+        order = np.argsort(piece.key, kind="stable")
+        begins = (self._row_before[order] < 0) | (piece.kind[order] == _INSERT)
+        places, known = np.arange(order.size), np.empty_like(piece.refs)
+        for n in range(known.shape[1]):
+            sent = piece.sent[order, n]
+            last = np.maximum.accumulate(np.where(sent | begins, places, 0))
+            known[order, n] = np.where(sent[last], order[last], _NONE)
+        return known
+
+
+def _neighbours(key: _Numbers, order: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """Return the row of the same key before and after each row of an order, else -1."""
+    before, after = np.full_like(key, _NONE), np.full_like(key, _NONE)
+    follows = np.flatnonzero(np.diff(key[order]) == 0)
     before[order[follows + 1]], after[order[follows]] = order[follows], order[follows + 1]
-    piece.is_simple = _simple(piece, before)
-    kind, simple = piece.kind, piece.is_simple
-    piece.is_state |= simple & (kind != _DELETE)
-    piece.operation[simple] = kind[simple]
-    piece.operation[simple & (kind == _UPDATE) & (before < 0)] = _UNKNOWN_BEFORE
-    rows = np.flatnonzero(simple & (kind == _UPDATE) & (before >= 0))
-    differ = piece.digests[rows] != piece.digests[before[rows]]
-    piece.changed[rows] = differ & piece.in_version[rows]
-    rows = np.flatnonzero(simple & piece.is_state & (after >= 0))
-    piece.end[rows] = np.where(kind[after[rows]] == _DELETE, _BY_DELETE, _BY_UPDATE)
-    piece.end_row[rows] = after[rows]
-    is_cut = piece.epoch < piece.facts.truncations.num_rows
-    piece.end[simple & piece.is_state & (after < 0) & is_cut] = _BY_TRUNCATION
-
-
-def _simple(piece: _Piece, before: _Numbers) -> _Mask:
-    """Return which rows are of keys that need no replay; ``before`` is the key's row before."""
-    kind, there = piece.kind, before >= 0
-    hard = (kind == _BEFORE) | (piece.stream == 0) | piece.is_carried
-    hard |= (kind != _DELETE) & (piece.unsent > 0)
-    hard |= there & (piece.version != piece.version[before])
-    hard |= there & ((kind == _INSERT) != (kind[before] == _DELETE))
-    hard[1:] |= piece.is_pair[:-1]
-    if piece.facts.lapses:
-        hard[:] = True
-    hard_keys = np.zeros(piece.key.max(initial=_NONE) + 1, np.bool_)
-    hard_keys[piece.key[hard]] = True
-    return ~hard_keys[piece.key]
+    return before, after
 
 
 class _ChainReplay:
@@ -289,12 +338,11 @@ class _ChainReplay:
 
     def _sent_in(self, rows: Sequence[int]) -> dict[int, dict[str, int]]:
         """Return the values in each input row: its number, by column."""
-        unsent = self._piece.changes["_not_sent"].take(pa.array(rows)).to_pylist()
-        found = {}
-        for row, left_out in zip(rows, unsent, strict=True):
-            names = self._facts.shapes.column_names(int(self._piece.version[row]))
-            found[row] = dict.fromkeys(names.difference(left_out or ()), row)
-        return found
+        sent = self._piece.sent[rows].tolist()
+        return {
+            row: dict.fromkeys(compress(self._facts.columns, mine), row)
+            for row, mine in zip(rows, sent, strict=True)
+        }
 
     def _changes(self, rows: Sequence[int]) -> Iterator[ReplayedChange]:
         """Yield the changes, each from its row and, for an update, the row before it."""
@@ -306,12 +354,12 @@ class _ChainReplay:
                 continue
             key, sent = int(piece.key[row]), self._sent[row]
             old = sent if kind in (_DELETE, _BEFORE) else None
-            keys, whole = (key, key), old is not None and piece.unsent[row] == 0
+            keys, whole = (key, key), old is not None and self._is_whole(row)
             if kind == _BEFORE:
                 # The row after the update is missing, so its key is unknown.
                 keys = key, _NONE - row
             elif former is not None:
-                old, whole = self._sent[former], piece.unsent[former] == 0
+                old, whole = self._sent[former], self._is_whole(former)
                 keys, former = (int(piece.key[former]), key), None
             is_read = piece.is_carried[row] or not piece.stream[row]
             yield ReplayedChange.of(
@@ -319,6 +367,9 @@ class _ChainReplay:
                 int(piece.version[row]), keys, old, None if kind in (_DELETE, _BEFORE) else sent,
                 is_whole=whole,
             )  # fmt: skip
+
+    def _is_whole(self, row: int) -> bool:
+        return bool((self._piece.sent[row] == self._piece.in_version[row]).all())
 
     def run(self) -> None:
         """Replay every row of the chain."""

@@ -27,8 +27,8 @@ from replview.spark.quoting import tick
 from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.rows import OPEN_END
 
-#: About as many changes are replayed at once, in memory.
-PIECE_ROWS = 400_000
+#: About as many values (changes times columns) are replayed at once, in memory.
+PIECE_VALUES = 4_000_000
 #: Columns of the files that a replay has beside values.
 _OWN = [field for field in CHANGE_FIELDS
         if field.name not in ("_lsn", "_commit_seq", "_derived", "_pg_raw")]  # fmt: skip
@@ -118,7 +118,9 @@ def _is_unknown(column: SliceColumn) -> Expression:
 
 def _version(dataset: Dataset) -> Expression:
     """Return the number of a change's table version; the newest if it is unknown."""
-    return F.coalesce("_relation_version", F.lit(dataset.version(None).number))
+    number = F.col("_relation_version")
+    known = number.isin([version.number for version in dataset.relation.versions])
+    return F.when(known, number).otherwise(F.lit(dataset.version(None).number))
 
 
 def _is_open() -> Expression:
@@ -216,7 +218,7 @@ class _TableReplay:
             [column.source_name for column in self.dataset.columns],
             self.truncations, _lapses(self.dataset),
         )  # fmt: skip
-        pieces = -(-self.dataset.rows // PIECE_ROWS)
+        pieces = -(-self.dataset.rows * len(self.dataset.columns) // PIECE_VALUES)
         if pieces > 1:
             chains = by_piece(self.session, _moves(rows), chain_table, CHAINS)
             rows = rows.join(chains, "key", "left")
