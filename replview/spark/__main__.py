@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
+from replview.parquet.reading import StoreProblem
 from replview.parquet.writing.problems import TargetProblem
 from replview.spark.exit_statuses import DONE, FAILED, GAP, WRONG_USE
 from replview.spark.history.commands import Question, add_jobs
 from replview.spark.history.engines import Session, by_duckdb, duckdb
+from replview.spark.history.record import read_record
 from replview.spark.history.results import as_json, as_table, check_output, write
 from replview.spark.lake.commands import add_lake
 from replview.spark.sessions import SparkProblem, naming_connectors, session
@@ -72,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     try:
         return _run(options)
-    except (SparkProblem, TargetProblem) as error:
+    except (SparkProblem, StoreProblem, TargetProblem) as error:
         print(f"replview: {error.cause}: {error.remedy}", file=sys.stderr)
         if options.json:
             answer = {"problem": error.cause, "remedy": error.remedy}
@@ -100,6 +102,13 @@ def _run(options: argparse.Namespace) -> int:
         with _spark(options) as spark:
             status: int = options.whole(spark, options)
             return status
+    if options.slot is not None:
+        with read_record(options) as options.root:
+            return _asked(options)
+    return _asked(options)
+
+
+def _asked(options: argparse.Namespace) -> int:
     question = check(options)
     rows = question.rows()
     here = by_duckdb(rows, options.spark_above)

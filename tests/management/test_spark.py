@@ -18,6 +18,7 @@ from replview.spark.__main__ import check, main, parser
 from replview.spark.history.results import Result, as_table
 from replview.spark.processes import JobProcess
 from replview.spark.sessions import SparkProblem
+from replview.store.connecting import store_conninfo
 from tests.support.written_history import History
 
 ROOT = Path(__file__).parent.parent.parent
@@ -93,6 +94,24 @@ def test_a_lake_has_its_own_command() -> None:
     with pytest.raises(CommandError, match="replview lake run NAME") as told:
         call_command("spark", "lake", "run", "--root", "/srv/lake")
     assert told.value.returncode == 64
+
+
+def test_a_job_over_a_slots_record_reads_the_store_of_the_instance(
+    settings, tmp_path, monkeypatch
+) -> None:
+    settings.DATA_DIR, settings.STORE_URL = tmp_path, "postgresql://the-store/"
+    started: list[dict[str, str]] = []
+
+    def start(*_: object, environment: dict[str, str], **__: object) -> JobProcess:
+        started.append(environment)
+        raise OSError("enough")
+
+    monkeypatch.setattr(JobProcess, "start", start)
+    for words in (["as-of", "--root=x"], ["as-of", "--slot=shop/orders"]):
+        with pytest.raises(CommandError, match="enough"):
+            call_command("spark", *words)
+    # A job that reads files alone need not know where the store is.
+    assert started == [{}, {"REPLVIEW_STORE_URL": store_conninfo()}]
 
 
 @pytest.mark.slow

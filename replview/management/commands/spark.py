@@ -13,19 +13,21 @@ from replview.jobs.following import scratch_folder
 from replview.management.instance import PlainCommand
 from replview.spark.exit_statuses import GAP, WRONG_USE
 from replview.spark.processes import JobProcess
+from replview.store.connecting import store_conninfo
 
 
 class Command(PlainCommand):
     """The command that runs a history job."""
 
     help = (
-        "Run a history job over exported changes, with DuckDB or Spark. The jobs are as-of, "
-        "row-versions, churn, hot-rows, transaction-sizes, transaction-rates, who-changed-what and "
-        "schema-versions. 'replview spark JOB --help' shows a job's options."
+        "Run a history job over exported changes, or over a slot's record, with DuckDB or Spark. "
+        "The jobs are as-of, row-versions, churn, hot-rows, transaction-sizes, transaction-rates, "
+        "who-changed-what and schema-versions. 'replview spark JOB --help' shows a job's options."
     )
     examples = (
         "replview spark as-of --root exports/week --table public.orders",
         "replview spark churn --root exports/week --table public.orders --every day",
+        "replview spark who-changed-what --slot shop/replview --table public.orders",
     )
 
     def run_from_argv(self, argv: list[str]) -> None:
@@ -55,7 +57,13 @@ class Command(PlainCommand):
         stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S-%f")
         log = Path(settings.DATA_DIR) / "spark-logs" / f"{arguments[0]}-{stamp}.log"
         try:
-            job = JobProcess.start(arguments, log=log, scratch=scratch_folder(), output=None)
+            # A job over a slot's record reads this instance's store.
+            store = {"REPLVIEW_STORE_URL": store_conninfo()} if settings.STORE_URL else {}
+            of_slot = any(each.partition("=")[0] == "--slot" for each in arguments)
+            job = JobProcess.start(
+                arguments, log=log, scratch=scratch_folder(), output=None,
+                environment=store if of_slot else {},
+            )  # fmt: skip
         except (OSError, ValueError) as error:
             raise CommandError(f"the job cannot be started: {error}") from None
         try:

@@ -107,8 +107,10 @@ def add_jobs(commands: Any) -> None:
     """Add a parser for each job."""
     for name, (help_, groups) in JOBS.items():
         parser = commands.add_parser(name, help=help_, description=f"Show {help_}.")
-        parser.add_argument("--root", required=True, metavar="URL", help="where slices were "
-                            "exported to")  # fmt: skip
+        where = parser.add_mutually_exclusive_group(required=True)
+        where.add_argument("--root", metavar="URL", help="where slices were exported to")
+        where.add_argument("--slot", metavar="SOURCE/SLOT",
+                           help="a slot whose record is read from the store")  # fmt: skip
         parser.add_argument("--incarnation", "--life", metavar="SOURCE/SLOT-NUMBER",
                             help="whose changes (default: the only one there is)")  # fmt: skip
         for group in (*groups, "output"):

@@ -169,7 +169,7 @@ class ExportedIncarnation:
         Of several tables with that name the one exported last counts; ``schema.table-oid`` selects
         another. Raises ``SparkProblem``.
         """
-        whole = name if "." in name else f"public.{name}"
+        whole = with_schema(name)
         named = [each for each in self.tables if whole == each.names[-1]]
         named = named or [each for each in self.tables if whole in each.names]
         named = named or [
@@ -390,6 +390,11 @@ class Dataset:
                 as_one(session, f, own, of_all) for f, own in zip(frames, of_each, strict=True)
             ]
         return reduce(lambda before, more: before.unionByName(more), frames)
+
+
+def with_schema(name: str) -> str:
+    """Return a table's name with its schema, ``public`` where none is given."""
+    return name if "." in name else f"public.{name}"
 
 
 def _which(found: Sequence[ExportedIncarnation]) -> str:
