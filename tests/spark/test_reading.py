@@ -189,6 +189,22 @@ def test_the_table_that_took_a_name_last_has_it(source, record, store) -> None:
     assert [column.name for column in slice_tables.chosen(store, part).columns] == ["id", "a"]
 
 
+def test_a_key_that_is_sent_with_the_old_row_alone_is_in_the_new_one(source, record, store) -> None:
+    source.run(
+        "CREATE TABLE long (id text PRIMARY KEY, n int)",
+        "ALTER TABLE long ALTER id SET STORAGE EXTERNAL",
+    )
+    recording = record(source)
+    source.run("INSERT INTO long VALUES (repeat('x', 2500), 1)", "UPDATE long SET n = 2")
+    recording.caught_up()
+    part = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
+    [table] = reading.tables_of(store, part)
+    rows = [row for batch in reading.read_typed(store, part, table) for row in batch.to_pylist()]
+    assert [(row["id"], row["n"], row["_not_sent"]) for row in rows] == [
+        ("x" * 2500, 1, []), ("x" * 2500, 2, []),
+    ]  # fmt: skip
+
+
 def test_lsns_times_actors_and_operations_choose_transactions(source, record, store) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
     recording = record(source)

@@ -30,8 +30,10 @@ _ROWS = """
     ORDER BY {order} OFFSET 0
 """
 _KIND = sql.SQL("CASE c.op WHEN 'U' THEN 2 WHEN 'D' THEN 3 WHEN 'T' THEN 4 ELSE 0 END")
-# What a truncation has as its new row is no row of the table.
-_IMAGE = sql.SQL("CASE c.op WHEN 'D' THEN c.old WHEN 'T' THEN NULL ELSE c.new END")
+# What a truncation has as its new row is no row of the table. A key so long that it is kept apart
+# (TOAST) is sent with the old row alone, also if it did not change.
+_IMAGE = sql.SQL("""CASE c.op WHEN 'D' THEN c.old WHEN 'T' THEN NULL ELSE
+    CASE c.old_kind WHEN 'K' THEN c.old || c.new ELSE c.new END END""")
 # Under FULL the server sends the whole old row, otherwise the old key where it differs: one change
 # gives two rows.
 _SENT = sql.SQL("c.old_kind = 'O' OR c.old_key_hash IS NOT NULL")
