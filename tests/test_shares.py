@@ -9,10 +9,11 @@ LONGEST = max(SECONDS, key=lambda module: SECONDS[module])
 MODULES = [*(f"test_{number}.py" for number in range(2 * SHARES)), LONGEST]
 
 
-def collected(module: str, *marks: str) -> Any:
+def collected(module: str, *marks: str, **more: int) -> Any:
     """Return a test as far as its share depends on it."""
     name = "left_out" if marks else "every_time"
-    return SimpleNamespace(nodeid=f"{module}::{name}", get_closest_marker=lambda it: it in marks)
+    found = {mark: SimpleNamespace(kwargs=more) for mark in marks}
+    return SimpleNamespace(nodeid=f"{module}::{name}", get_closest_marker=found.get)
 
 
 TESTS = [collected("test_a.py")]
@@ -25,6 +26,13 @@ def test_a_test_is_in_one_share_or_runs_every_time() -> None:
     for test in TESTS:
         days = sum(test.nodeid in day for day in DAYS)
         assert days == (SHARES if "every_time" in test.nodeid else 1), test.nodeid
+
+
+def test_a_test_that_names_a_share_is_in_that_one() -> None:
+    tests = [collected("test_a.py", "long", share=share) for share in (2, 5, 2)]
+    assert in_share(tests, 2) == [tests[0], tests[2]]
+    assert in_share(tests, 5) == [tests[1]]
+    assert not in_share(tests, 1)
 
 
 def test_the_modules_of_a_share_come_first_and_whole_the_longest_before_the_others() -> None:

@@ -1,7 +1,8 @@
 """The tests that CI does not run every time, in seven shares: CI runs one of them a day.
 
 They are marked ``long`` or ``own_jvm``. A module stays whole, since its tests share servers; the
-seconds that each takes spread the modules evenly over the shares.
+seconds that each takes spread the modules evenly over the shares. A test that would take a share's
+time alone names its own: ``long(share=3)``.
 """
 
 import datetime as dt
@@ -90,7 +91,17 @@ def in_share(items: list[pytest.Item], share: int) -> list[pytest.Item]:
     ``items`` must be all tests, or the shares differ.
     """
     shares = share_of_modules({_module(item) for item in items if is_left_out(item)})
-    return [item for item in items if not is_left_out(item) or shares[_module(item)] == share]
+    return [
+        item
+        for item in items
+        if not is_left_out(item) or (_own_share(item) or shares[_module(item)]) == share
+    ]
+
+
+def _own_share(item: pytest.Item) -> int | None:
+    """Return the share that a test names; None: it goes with its module."""
+    marker = item.get_closest_marker("long")
+    return None if marker is None else marker.kwargs.get("share")
 
 
 def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
