@@ -18,7 +18,8 @@ from replview.store.read.days import transaction_id
 from replview.store.read.rows import signed_hash
 
 WHEN = dt.datetime(2026, 11, 20, 7, 57, 11, 369827, tzinfo=dt.UTC)
-_KINDS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages"}
+_KINDS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
+          "S": "inserts"}  # fmt: skip
 
 
 class History:
@@ -89,7 +90,7 @@ class History:
                     **change,
                 )
             )
-        committed = state in ("committed", "message")
+        committed = state in ("committed", "message", "snapshot")
         if committed:
             self.incarnation.commit_seq += 1
         Transaction.objects.create(
@@ -111,6 +112,13 @@ class History:
         Change.objects.bulk_create(rows)
         self.incarnation.save()
         return identifier
+
+    def baseline(self, lsn: int, *rows: dict[str, Any], **more: Any) -> int:
+        """A baseline with these rows, which are known by id, at a position."""
+        read = [
+            {"op": "S", "new": row, "key_hash": signed_hash([row["id"]]), **more} for row in rows
+        ]
+        return self.commit(*read, state="snapshot", xid=None, commit_lsn=LSN(lsn), end_lsn=LSN(lsn))
 
 
 def insert(number: int, **more: Any) -> dict[str, Any]:

@@ -2,16 +2,26 @@
 
 # ruff: noqa: S608 (SQL of quoted names and constants)
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count, pairwise
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from replview.spark.lake.folding import LAST_CHANGE, Folding
 from replview.spark.lake.shapes import TableShape
+from replview.spark.lake.stretches import (
+    MARK,
+    OF_ROWS,
+    TRUNCATED,
+    Facts,
+    Reset,
+    Stretch,
+    is_marked,
+    is_streamed,
+    stretches,
+)
 from replview.spark.lake.tables import CHANGES, CURRENT, LakeTable, bucket_of
 from replview.spark.quoting import spark_literal, tick
 from replview.spark.stream_offsets import steps
@@ -20,148 +30,154 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SOURCE = "replview_lake_source"
-_TRUNCATED = "_change_type = 'truncate'"
-_OF_ROWS = "_change_type <> 'truncate'"
 #: Times that a MERGE is tried, as often as Spark tries a task.
 _ATTEMPTS = 4
 #: Spark's condition for rows of a checkpoint that were lost with their executor.
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Transactions of one incarnation that are merged together."""
-
-    incarnation: int
-    after: int
-    through: int
-
-    def of(self, changes: "DataFrame") -> "DataFrame":
-        """Return the changes of the stretch."""
-        place = F.col("_commit_seq")
-        mine = (F.col("_incarnation") == self.incarnation) & (place > self.after)
-        return changes.where(mine & (place <= self.through))
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The facts that decide how the changes of a stretch are merged."""
-
-    #: The table's versions that rows have.
-    versions: frozenset[int]
-    #: Columns, by their name on the source, that some change did not send.
-    not_sent: frozenset[str]
-    #: Commit LSN and seq of the last truncation.
-    truncation: tuple[int, int] | None
-    #: Position of the earliest baseline.
-    baseline: int | None
-    #: True when some update may have moved its row to another key.
-    moves: bool
-
-    @classmethod
-    def of(cls, changes: "DataFrame") -> "Facts":
-        """Read the facts in one pass."""
-        is_truncation = F.col("_change_type") == "truncate"
-        place = F.struct("_commit_version", "_seq")
-        is_baseline = F.col("_xid").isNull() & ~is_truncation
-        row = changes.agg(
-            F.collect_set(F.when(~is_truncation, F.col("_relation_version"))),
-            F.flatten(F.collect_set("_not_sent")),
-            F.max(F.when(is_truncation, place)),
-            F.min(F.when(is_baseline, F.col("_commit_version"))),
-            F.max(F.col("_change_type") == "update_preimage"),
-        ).collect()[0]
-        truncation = None if row[2] is None else (row[2][0], row[2][1])
-        return cls(frozenset(row[0]), frozenset(row[1]), truncation, row[3], bool(row[4]))
+_NO_KEY_THEN = "rows changed while the table had no key: read a baseline of the table"
+_MASKED_KEY = "a column of the key is masked, so that rows cannot be told apart"
 
 
 def catch_up(lake: LakeTable, shape: TableShape) -> None:
     """Merge everything that ``changes`` has and ``current`` has not."""
+    if not shape.is_keyed:
+        return
     start, end = lake.reached(CURRENT), lake.reached(CHANGES)
     for incarnation, after, through in steps(start, end):
-        for stretch, facts in _stretches(lake, Stretch(incarnation, after, through)):
-            version = max(facts.versions, default=max(shape.versions))
-            _adapt(lake, shape, version)
-            if shape.key(version):
-                with lake.reaching({**start, str(incarnation): stretch.through}, incarnation):
-                    _merge(lake, shape, stretch, facts, version)
+        whole = Stretch(shape.table.oid, incarnation, after, through)
+        for stretch, facts in stretches(lake.frame(CHANGES), whole, shape.key_columns):
+            merge = Merge(lake, shape, stretch, facts, _former(lake, shape))
+            if not merge.key:
+                merge.pass_over()
+                continue
+            merge.adapt()
+            with lake.reaching({**start, str(incarnation): stretch.through}, incarnation):
+                merge.run()
         start = {**start, str(incarnation): through}
 
 
-def _stretches(lake: LakeTable, whole: Stretch) -> Iterator[tuple[Stretch, Facts]]:
-    """Cut the changes where the table's version changes; yield nothing without changes."""
-    changes = whole.of(lake.frame(CHANGES))
-    facts = Facts.of(changes)
-    if len(facts.versions) < 2:
-        if facts.versions or facts.truncation:
-            yield whole, facts
-        return
-    before = F.lag("_relation_version").over(Window.orderBy("_commit_seq", "_seq"))
-    placed = changes.where(_OF_ROWS).select(
-        "_commit_seq", "_relation_version", before.alias("_before")
-    )
-    starts = placed.where(~F.col("_relation_version").eqNullSafe(F.col("_before")))
-    firsts = sorted({row[0] for row in starts.select("_commit_seq").collect()})
-    ends = [*(first - 1 for first in firsts[1:]), whole.through]
-    for after, through in pairwise([whole.after, *ends]):
-        stretch = Stretch(whole.incarnation, after, through)
-        yield stretch, Facts.of(stretch.of(lake.frame(CHANGES)))
-
-
-def _adapt(lake: LakeTable, shape: TableShape, version: int) -> None:
-    """Have the rows of ``current`` fit a version: forget altered values, and place them anew."""
+def _former(lake: LakeTable, shape: TableShape) -> dict[str, Any]:
+    """Return what is noted of the rows of ``current``; another table's rows are deleted."""
     former = lake.shape
-    key = shape.key(version)
-    now = {"oid": shape.table.oid, "version": version, "key": key}
-    if former == now:
-        return
-    name = lake.name(CURRENT)
-    if former and former["oid"] != now["oid"]:
-        # Another table has the name since.
-        lake.spark.sql(f"DELETE FROM {name}")
-    elif former:
-        for row in lake.frame(CURRENT).select("_relation_version").distinct().collect():
-            _forget(lake, shape, row[0], version)
-        if former["key"] != key and key:
-            lake.spark.sql(f"UPDATE {name} SET _bucket = {bucket_of(key)}")
-    lake.set_shape(now)
+    if former.get("oid", shape.table.oid) == shape.table.oid:
+        return former
+    lake.spark.sql(f"DELETE FROM {lake.name(CURRENT)}")
+    return {}
 
 
-def _forget(lake: LakeTable, shape: TableShape, earlier: int, version: int) -> None:
-    """Mark values unknown that ALTER TABLE may have changed since an earlier version."""
-    altered = shape.altered(earlier, version)
-    sources = {lake_name: source for source, lake_name in shape.names.items()}
-    if not altered or earlier == version:
-        return
-    unknown = [each for each in altered if shape.has(version, sources[each])]
-    nulls = ", ".join(f"{tick(each)} = NULL" for each in altered)
-    names = f"array({', '.join(map(spark_literal, unknown))})" if unknown else "_unknown"
-    lake.spark.sql(
-        f"UPDATE {lake.name(CURRENT)} SET {nulls}, _unknown = array_union(_unknown, {names}) "
-        f"WHERE _relation_version = {earlier}"
-    )
+@dataclass(frozen=True)
+class Merge:
+    """The merge of a stretch into ``current``."""
 
+    lake: LakeTable
+    shape: TableShape
+    stretch: Stretch
+    facts: Facts
+    #: The table's note on the rows that are there.
+    former: Mapping[str, Any]
 
-def _merge(
-    lake: LakeTable, shape: TableShape, stretch: Stretch, facts: Facts, version: int
-) -> None:
-    rows = stretch.of(lake.frame(CHANGES)).where(_OF_ROWS)
-    folding = _folding(shape, facts, version)
-    if facts.truncation is not None:
-        commit, seq = facts.truncation
-        last = F.struct(F.lit(commit).cast("bigint"), F.lit(seq).cast("int"))
-        rows = rows.where(F.struct("_commit_version", "_seq") > last)
-    if facts.baseline is not None:
-        rows = _without_superseded(lake, stretch, rows, folding.key, facts.baseline)
-    source = folding.fold(rows, lake.frame(CURRENT), moves=facts.moves or folding.full)
-    source = source.withColumn("_bucket", F.expr(bucket_of(folding.key)))
-    statement = merge_statement(lake.name(CURRENT), folding)
-    if facts.truncation is not None:
-        statement += (
-            " WHEN NOT MATCHED BY SOURCE AND (t._commit_version < "
-            f"{facts.truncation[0]} OR t._incarnation <> {stretch.incarnation}) THEN DELETE"
-        )
-    _run(lake, statement, source)
+    @property
+    def version(self) -> int:
+        """Return the version that the table has after the stretch."""
+        return self.facts.version_after(self.former.get("version", min(self.shape.versions)))
+
+    @property
+    def key(self) -> list[str]:
+        """Return the columns that identify a row after the stretch; empty: it is unknown."""
+        return [] if self.facts.hidden else self.shape.key(self.version)
+
+    @property
+    def reset(self) -> Reset:
+        """Return what supersedes earlier changes and rows."""
+        incarnation, known = self.former.get("baseline", (0, -1))
+        known = known if incarnation == self.stretch.incarnation else -1
+        latest = known if self.facts.baseline is None else max(known, self.facts.baseline)
+        return Reset(self.facts.truncation, latest, is_read=self.facts.baseline == latest)
+
+    def pass_over(self) -> None:
+        """Note why changes were left out."""
+        why = _MASKED_KEY if self.facts.hidden else _NO_KEY_THEN
+        self.lake.set_shape({**self.former, "oid": self.shape.table.oid, "missed": why})
+
+    def adapt(self) -> None:
+        """Have the rows that are there fit the version that the table has after the stretch.
+
+        Altered values are forgotten, and rows placed anew under another key.
+        """
+        reset = self.reset
+        if "version" in self.former:
+            self._forget()
+            self._place(self.former["key"])
+        now = {"oid": self.shape.table.oid, "version": self.version, "key": self.key,
+               "baseline": [self.stretch.incarnation, reset.baseline],
+               "missed": "" if reset.is_any else self.former.get("missed", "")}  # fmt: skip
+        if self.former != now:
+            self.lake.set_shape(now)
+
+    def _forget(self) -> None:
+        """Mark values unknown that ALTER TABLE may have changed."""
+        versions = {*self.facts.versions, self.version}
+        altered = self.shape.altered(versions, self.former["version"])
+        if altered:
+            nulls = ", ".join(f"{tick(each)} = NULL" for each in altered)
+            names = f"array({', '.join(map(spark_literal, altered))})"
+            self.lake.spark.sql(
+                f"UPDATE {self.lake.name(CURRENT)} "
+                f"SET {nulls}, _unknown = array_union(_unknown, {names})"
+            )
+
+    def _place(self, former_key: Sequence[str]) -> None:
+        """Place rows by another key, and give up those of which it is unknown."""
+        if former_key == self.key:
+            return
+        name = self.lake.name(CURRENT)
+        unknown = (f"array_contains(_unknown, {spark_literal(each)})" for each in self.key)
+        self.lake.spark.sql(f"DELETE FROM {name} WHERE {' OR '.join(unknown)}")
+        self.lake.spark.sql(f"UPDATE {name} SET _bucket = {bucket_of(self.key)}")
+
+    def run(self) -> None:
+        """Merge the changes."""
+        current, gone = self.lake.frame(CURRENT), self.reset.gone(self.stretch.incarnation)
+        folding = self._folding()
+        there = current.alias("t").where(f"NOT {gone}") if gone else current
+        source = folding.fold(self._rows(folding), there, moves=self.facts.moves)
+        source = source.withColumn("_bucket", F.expr(bucket_of(self.key)))
+        statement = merge_statement(self.lake.name(CURRENT), folding)
+        if gone:
+            statement += f" WHEN NOT MATCHED BY SOURCE AND {gone} THEN DELETE"
+        _run(self.lake, statement, source)
+
+    def _folding(self) -> Folding:
+        """Return how the changes are folded."""
+        shape, facts, version = self.shape, self.facts, self.version
+        columns = {column.name: column.source_name for column in shape.table.columns}
+        altered = shape.altered({*facts.versions, version}, version)
+        not_sent = [
+            name for name, source in columns.items() if source in facts.not_sent or name in altered
+        ]
+        full = any(shape.versions[each].replica_identity == "FULL" for each in facts.versions)
+        inexact = [name for name in self.key if name in shape.inexact]
+        return Folding(columns, self.key, not_sent, altered, version, full, inexact)
+
+    def _rows(self, folding: Folding) -> "DataFrame":
+        """Return the changes of rows, without those that a truncation or a baseline supersedes.
+
+        Of a baseline's rows, those that changed after its position may have been merged before.
+        """
+        changes, reset = self.lake.frame(CHANGES), self.reset
+        rows = reset.counting(self.stretch.of(changes).where(OF_ROWS))
+        # A row whose key was erased is left out.
+        rows = rows.where(~is_marked([folding.columns[name] for name in self.key], MARK))
+        if not reset.is_read:
+            return rows
+        before = replace(self.stretch, after=0, through=self.stretch.after).of(changes)
+        before = before.where(is_streamed() & (F.col("_commit_version") >= reset.baseline))
+        if not before.where(TRUNCATED).isEmpty():
+            return rows.where(is_streamed())
+        changed = before.select(folding.identity.alias("_key")).distinct()
+        read = rows.where(~is_streamed()).withColumn("_key", folding.identity)
+        read = read.join(changed, "_key", "left_anti").drop("_key")
+        return rows.where(is_streamed()).unionByName(read)
 
 
 def _run(lake: LakeTable, statement: str, source: "DataFrame") -> None:
@@ -178,41 +194,9 @@ def _run(lake: LakeTable, statement: str, source: "DataFrame") -> None:
             return
 
 
-def _folding(shape: TableShape, facts: Facts, version: int) -> Folding:
-    """Return how a stretch is folded."""
-    columns = {column.name: column.source_name for column in shape.table.columns}
-    altered = {name for each in facts.versions for name in shape.altered(each, version)}
-    return Folding(
-        columns=columns,
-        key=shape.key(version),
-        not_sent=[
-            name for name, source in columns.items() if source in facts.not_sent or name in altered
-        ],
-        altered=sorted(altered),
-        last_version=version,
-        full=any(shape.versions[each].replica_identity == "FULL" for each in facts.versions),
-    )
-
-
-def _without_superseded(
-    lake: LakeTable, stretch: Stretch, rows: "DataFrame", key: Sequence[str], lowest: int
-) -> "DataFrame":
-    """Leave out rows of a baseline that changed after its position, but were merged before."""
-    before = Stretch(stretch.incarnation, 0, stretch.after).of(lake.frame(CHANGES))
-    before = before.where(F.col("_commit_version") > lowest)
-    emptied = before.where(_TRUNCATED).agg(F.max("_commit_version")).collect()[0][0] or 0
-    later = F.max("_commit_version").alias("_later")
-    changed = before.where(_OF_ROWS).groupBy(*map(tick, key)).agg(later)
-    is_later = F.col("_xid").isNull() & (
-        (F.coalesce("_later", F.lit(0)) > F.col("_commit_version"))
-        | (F.col("_commit_version") < emptied)
-    )
-    return rows.join(changed, list(key), "left").where(~is_later).drop("_later")
-
-
 def merge_statement(current: str, folding: Folding) -> str:
     """Return the MERGE of the folded changes into ``current``, each row under its key."""
-    on = " AND ".join(f"t.{tick(name)} <=> s.{tick(name)}" for name in folding.key)
+    on = " AND ".join(f"t.{part} <=> s.{part}" for part in folding.key_parts)
     kept = {
         name: f"CASE WHEN array_contains(s._kept, {spark_literal(name)}) THEN t.{tick(name)} "
         f"ELSE s.{tick(name)} END"

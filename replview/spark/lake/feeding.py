@@ -42,7 +42,7 @@ class Fed:
     batches: int = 0
     #: Gaps in store and archive: incarnation, first and last commit_seq.
     gaps: list[tuple[int, int, int]] = field(default_factory=list)
-    #: Why there is no ``current``; empty: there is one.
+    #: Why there is no ``current``, or why it lacks changes; empty: it is whole.
     no_current: str = ""
 
 
@@ -59,10 +59,10 @@ class Feed:
         """Read what is stored now. Raises ``StoreProblem``."""
         shape = self._catch_up(None)
         fed = Fed(self.lake.reached(CHANGES))
-        while self._append(fed):
+        while self._append(fed, shape):
             fed.batches += 1
             shape = self._catch_up(shape)
-        fed.no_current = "" if shape.key(max(shape.versions)) else _NO_KEY
+        fed.no_current = self.lake.shape.get("missed", "") if shape.is_keyed else _NO_KEY
         return fed
 
     def _catch_up(self, former: TableShape | None) -> TableShape:
@@ -73,14 +73,14 @@ class Feed:
         catch_up(self.lake, shape)
         return shape
 
-    def _append(self, fed: Fed) -> bool:
+    def _append(self, fed: Fed, shape: TableShape) -> bool:
         """Append one batch to ``changes``; return whether there was one."""
         start = fed.reached
         end = end_of_batch(Options.parse(self._options()), start, self.changes)
         for incarnation, after, through in steps(start, end):
             fed.reached = {**start, str(incarnation): through}
             fed.gaps += self._gaps(incarnation, after, through)
-            self._stream(start, fed.reached, incarnation)
+            self._stream(start, fed.reached, incarnation, shape)
             return True
         return False
 
@@ -104,15 +104,15 @@ class Feed:
         lake = self.lake
         return {"stored": stored, **{kind: lake.reached(kind) for kind in (CHANGES, CURRENT)}}
 
-    def _stream(self, start: Offset, end: Offset, incarnation: int) -> None:
+    def _stream(self, start: Offset, end: Offset, incarnation: int, shape: TableShape) -> None:
         options = self._options(startingOffsets=json.dumps(start), upTo=json.dumps(end))
         stream = self.lake.spark.readStream.format("replview").options(**options).load()
         if not {*stream.columns} <= {*self.lake.frame(CHANGES).columns}:
             # The table was altered just now.
-            self._catch_up(None)
+            shape = self._catch_up(None)
 
         def append(rows: "DataFrame", _: int) -> None:
-            self.lake.append(rows, end, incarnation)
+            self.lake.append(rows, shape.table.oid, end, incarnation)
 
         with tempfile.TemporaryDirectory(prefix="replview-lake-") as checkpoint:
             query = (

@@ -1,36 +1,32 @@
 """Fold a batch of a table's changes into one row per key: what ``current`` gets of them.
 
 The last change of a row decides. A column has its last value that was sent; a column that no change
-of the batch sent is named in ``_kept``, and keeps the value that ``current`` has under the key. A
-row that moved takes such values from its former key. ``_unknown`` names columns without any value.
+of the batch sent is named in ``_kept``, and keeps the value that ``current`` has under the key.
+``_unknown`` names columns without any value. The keys between which rows move are replayed by
+``moved_rows``.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
 
-from replview.spark.lake.row_chains import PLACE, numbered
-from replview.spark.quoting import tick
+from replview.spark.lake.moved_rows import IN_CURRENT, replayed
+from replview.spark.quoting import spark_literal, tick
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 #: Columns of ``current`` about the row's last change.
 LAST_CHANGE = ("_incarnation", "_commit_version", "_commit_seq", "_seq", "_relation_version")
-_PLACE_TYPES = (LongType(), BooleanType(), IntegerType(), BooleanType())
-_CHAINS = StructType(
-    [
-        *(StructField(name, kind) for name, kind in zip(PLACE, _PLACE_TYPES, strict=True)),
-        StructField("_chain", LongType()),
-    ]
-)
-_IS_LIVE = "_change_type <> 'delete'"
+#: The order of history within an incarnation: a baseline precedes what commits at its position.
+_PLACE = ("_commit_version", "_is_streamed", "_commit_seq", "_seq", "_is_after")
+_NAMES = "array<string>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Folding:
     """The columns of a fold, by their names in the lake."""
 
@@ -44,6 +40,19 @@ class Folding:
     last_version: int
     #: True when the server sends whole rows before changes.
     full: bool
+    #: Columns of the key whose types cannot hold each value: ``_pg_raw`` tells the others apart.
+    inexact: Sequence[str] = ()
+
+    @property
+    def key_parts(self) -> list[str]:
+        """Return the SQL of what identifies a row."""
+        sources = (spark_literal(self.columns[name]) for name in self.inexact)
+        return [*map(tick, self.key), *(f"_pg_raw[{source}]" for source in sources)]
+
+    @property
+    def identity(self) -> "Column":
+        """Return what identifies a row."""
+        return F.expr(f"struct({', '.join(self.key_parts)})")
 
     def fold(self, changes: "DataFrame", current: "DataFrame", *, moves: bool) -> "DataFrame":
         """Return a row per key with its last ``_change_type``, to be merged into ``current``.
@@ -52,23 +61,21 @@ class Folding:
         """
         placed = self._placed(changes)
         if not moves:
-            return self._rows(placed.withColumn("_chain", F.col("_key")))
+            return self._rows(placed)
         touched = (
             self._moves(placed)
             .select(F.explode(F.array("_before", "_key")).alias("_key"))
             .distinct()
         )
         touched = touched.union(self._doubled(placed)).distinct() if self.full else touched
-        others = placed.join(touched, "_key", "left_anti").withColumn("_chain", F.col("_key"))
-        return self._rows(others).unionByName(self._moved(placed.join(touched, "_key"), current))
+        others = placed.join(touched, "_key", "left_anti")
+        return self._rows(others).unionByName(self._replayed(placed, current, touched))
 
     def _placed(self, changes: "DataFrame") -> "DataFrame":
-        digest = F.xxhash64(*(F.col(tick(name)) for name in self.columns))
         return (
-            changes.withColumn("_key", F.struct(*map(tick, self.key)))
-            .withColumn("_is_baseline", F.col("_xid").isNull())
+            changes.withColumn("_key", self.identity)
+            .withColumn("_is_streamed", F.col("_xid").isNotNull())
             .withColumn("_is_after", F.col("_change_type") != "update_preimage")
-            .withColumn("_digest", digest if self.full else F.lit(None).cast("bigint"))
         )
 
     def _moves(self, placed: "DataFrame") -> "DataFrame":
@@ -85,63 +92,75 @@ class Folding:
         groups = placed.groupBy("_commit_version", "_key").agg(F.count("*").alias("n"), inserted)
         return groups.where("inserted AND n > 1").select("_key")
 
-    def _moved(self, placed: "DataFrame", current: "DataFrame") -> "DataFrame":
+    def _replayed(
+        self, placed: "DataFrame", current: "DataFrame", touched: "DataFrame"
+    ) -> "DataFrame":
         """Return the rows of keys that a move touches, and the keys that no row has any more."""
-        chains = (
-            placed.select(*PLACE, "_key", "_change_type", "_digest")
-            .repartition(1)
-            .sortWithinPartitions(*PLACE)
-            .mapInArrow(numbered, _CHAINS)
+        names = [tick(each) for each in (*self.columns, *LAST_CHANGE, "_pg_raw")]
+        was_read = (F.col("_change_type") == "insert") & ~F.col("_is_streamed")
+        lacks = (F.when(~self._is_sent(name), F.lit(name)) for name in self.not_sent)
+        changes = placed.select(
+            "_key",
+            F.when(was_read, "snapshot").otherwise(F.col("_change_type")).alias("_change_type"),
+            F.array_compact(F.array(*lacks).cast(_NAMES)).alias("_absent"),
+            (F.coalesce(F.size("_not_sent"), F.lit(0)) < 1).alias("_is_whole"),
+            F.struct(*_PLACE).alias("_place"),
+            *names,
         )
-        rows = self._rows(placed.join(chains, list(PLACE)))
-        last = F.max_by(F.struct(*rows.columns), F.struct(*PLACE[:3])).alias("row")
-        live = rows.where(f"{_IS_LIVE} AND _is_whole").unionByName(
-            self._with_former_values(rows.where(f"{_IS_LIVE} AND NOT _is_whole"), current)
+        rows = current.select(
+            self.identity.alias("_key"),
+            F.lit(IN_CURRENT).alias("_change_type"),
+            F.col("_unknown").alias("_absent"),
+            F.lit(True).alias("_is_whole"),
+            F.lit(None).cast(changes.schema["_place"].dataType).alias("_place"),
+            *names,
         )
-        live = live.groupBy("_key").agg(last).select("row.*")
-        dead = rows.where("NOT _is_whole").withColumn("_key", F.col("_first_key"))
-        dead = dead.join(live.select("_key"), "_key", "left_anti").groupBy("_key").agg(last)
-        dead = dead.select("row.*").withColumn("_change_type", F.lit("delete"))
-        key_values = {name: F.col("_key")[name] for name in self.key}
-        return live.unionByName(dead.withColumns(key_values))
+        lines = rows.unionByName(changes).join(touched, "_key", "left_semi")
+        # Nulls, the rows of current, come first.
+        lines = lines.repartition(1).sortWithinPartitions("_place")
+        replay = partial(replayed, columns=dict(self.columns), not_sent=tuple(self.not_sent))
+        return lines.mapInArrow(replay, lines.schema).select(
+            *names,
+            "_change_type",
+            F.array().cast(_NAMES).alias("_kept"),
+            F.col("_absent").alias("_unknown"),
+        )
 
-    def _rows(self, chained: "DataFrame") -> "DataFrame":
-        """Return the last state of each chain."""
-        place = F.struct(*PLACE)
+    def _rows(self, placed: "DataFrame") -> "DataFrame":
+        """Return the last state of each key's row."""
+        place = F.struct(*_PLACE)
         always = [name for name in self.columns if name not in self.not_sent]
-        facts = [*LAST_CHANGE, "_change_type", "_is_baseline", "_key", "_pg_raw"]
-        parts = [
-            F.max_by(F.struct(*map(tick, (*always, *facts))), place).alias("_last"),
-            F.min_by(F.struct("_key", "_change_type", "_is_baseline"), place).alias("_first"),
-            *(self._last_sent(name, place) for name in self.not_sent),
-        ]
-        rows = chained.groupBy("_chain").agg(*parts)
+        facts = [*LAST_CHANGE, "_change_type", "_pg_raw"]
+        last = F.max_by(F.struct(*map(tick, (*always, *facts))), place).alias("_last")
+        sent = (self._last_sent(name, place) for name in self.not_sent)
+        rows = placed.groupBy("_key").agg(last, *sent)
         missing = [
             F.when(F.col(f"_sent_{number}").isNull(), F.lit(name))
             for number, name in enumerate(self.not_sent)
         ]
-        kept = F.array_compact(F.array(*missing).cast("array<string>"))
-        # A row of a baseline may have been there before.
-        whole = (F.col("_first._change_type") == "insert") & ~F.col("_first._is_baseline")
+        kept = F.array_compact(F.array(*missing).cast(_NAMES))
         return rows.select(
             *(self._value(name).alias(name) for name in self.columns),
             *(F.col(f"_last.{name}").alias(name) for name in facts if name != "_pg_raw"),
             self._raw(always).alias("_pg_raw"),
             kept.alias("_kept"),
             kept.alias("_unknown"),
-            F.col("_first._key").alias("_first_key"),
-            whole.alias("_is_whole"),
         )
+
+    def _is_sent(self, name: str) -> "Column":
+        """Return whether a change has a value of the column that is still valid."""
+        nothing = F.array().cast(_NAMES)
+        sent = ~F.array_contains(F.coalesce("_not_sent", nothing), self.columns[name])
+        if name in self.altered:
+            sent &= F.col("_relation_version") == self.last_version
+        return sent
 
     def _last_sent(self, name: str, place: "Column") -> "Column":
         """Return the last value that was sent, with its text where its type cannot hold it."""
-        source = self.columns[name]
-        sent = ~F.array_contains(F.coalesce("_not_sent", F.array().cast("array<string>")), source)
-        if name in self.altered:
-            sent &= F.col("_relation_version") == self.last_version
-        value = F.struct(F.col(tick(name)).alias("value"), F.col("_pg_raw")[source].alias("raw"))
+        raw = F.col("_pg_raw")[self.columns[name]]
+        value = F.struct(F.col(tick(name)).alias("value"), raw.alias("raw"))
         number = list(self.not_sent).index(name)
-        return F.max_by(value, F.when(sent, place)).alias(f"_sent_{number}")
+        return F.max_by(value, F.when(self._is_sent(name), place)).alias(f"_sent_{number}")
 
     def _value(self, name: str) -> "Column":
         if name in self.not_sent:
@@ -161,36 +180,3 @@ class Folding:
             F.map_filter(last, lambda name, _: name.isin(sent)),
             F.map_filter(pairs, lambda _, raw: raw.isNotNull()),
         )
-
-    def _with_former_values(self, rows: "DataFrame", current: "DataFrame") -> "DataFrame":
-        """Fill in, for rows that were there before the batch, the values of their former key."""
-        nothing = F.array().cast("array<string>")
-        if not self.not_sent:
-            return rows
-        names = (*self.not_sent, "_unknown", "_pg_raw")
-        former = current.select(
-            F.struct(*map(tick, self.key)).alias("_first_key"),
-            F.struct(*map(tick, names)).alias("_former"),
-        )
-        joined = rows.join(former, "_first_key", "left")
-        there = F.col("_former").isNotNull()
-        kept = [F.lit(name) for name in self.not_sent]
-        values = {
-            name: F.when(F.array_contains("_kept", lit), F.col(f"_former.{tick(name)}")).otherwise(
-                F.col(tick(name))
-            )
-            for name, lit in zip(self.not_sent, kept, strict=True)
-        }
-        unknown = F.when(there, F.array_intersect("_former._unknown", "_kept")).otherwise(
-            F.col("_kept")
-        )
-        raws = F.map_filter("_former._pg_raw", lambda name, _: self._is_kept(name))
-        raws = F.when(there, F.map_concat("_pg_raw", raws)).otherwise(F.col("_pg_raw"))
-        filled = joined.withColumns({**values, "_unknown": unknown, "_pg_raw": raws})
-        return filled.withColumn("_kept", nothing).drop("_former")
-
-    def _is_kept(self, source_name: "Column") -> "Column":
-        """Return whether a column, by its name on the source, keeps its former value."""
-        pairs = [F.lit(text) for name in self.not_sent for text in (self.columns[name], name)]
-        lake_names = F.create_map(*pairs)
-        return F.coalesce(F.array_contains("_kept", lake_names[source_name]), F.lit(False))

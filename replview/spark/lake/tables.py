@@ -92,6 +92,7 @@ class LakeTable:
         added = [
             StructField(PARTITION[CHANGES], DateType()),
             StructField("_incarnation", IntegerType()),
+            StructField("_relation_oid", LongType()),
         ]
         names = [column.name for column in table.columns]
         current = [each for each in rows if each.name in names]
@@ -136,11 +137,11 @@ class LakeTable:
         rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.name(kind)}").collect()
         return {row[0]: row[1] for row in rows if row[0].startswith("replview.")}
 
-    def append(self, rows: "DataFrame", offset: Offset, incarnation: int) -> None:
-        """Append rows to ``changes``, which has then read up to ``offset``."""
+    def append(self, rows: "DataFrame", oid: int, offset: Offset, incarnation: int) -> None:
+        """Append a table's rows to ``changes``, which has then read up to ``offset``."""
         there = self.frame(CHANGES).schema
         values = {name: rows[tick(name)] for name in rows.columns}
-        values["_incarnation"] = F.lit(incarnation)
+        values |= {"_incarnation": F.lit(incarnation), "_relation_oid": F.lit(oid)}
         columns = [
             values[each.name].cast(each.dataType).alias(each.name)
             for each in there
