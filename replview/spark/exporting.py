@@ -90,15 +90,12 @@ def write_parts(
     """
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
-    by_dataset: dict[tuple[str, int | None], list[FilePart]] = {}
-    for part in parts:
-        by_dataset.setdefault((part.dataset, part.relation_id), []).append(part)
     tag = f"replview-{secrets.token_hex(6)}"
     stopped = threading.Event()
     staging = f"{layout.staging_folder(writer.part_of)}-{secrets.token_hex(4)}"
     datasets = [
-        _Dataset(spark, dsn, writer, tuple(each), f"{staging}/{number}", tag, stopped)
-        for number, each in enumerate(by_dataset.values())
+        _Dataset(spark, dsn, writer, each, f"{staging}/{number}", tag, stopped)
+        for number, each in enumerate(_by_dataset(parts))
     ]
     pool = ThreadPoolExecutor(_SIDE_BY_SIDE, "replview-export")
     waiting = {pool.submit(each.written): each for each in datasets}
@@ -121,6 +118,14 @@ def write_parts(
             _end(spark, tag, set(waiting))
         pool.shutdown(wait=False)
         _clear(writer.target, staging)
+
+
+def _by_dataset(parts: Sequence[FilePart]) -> list[tuple[FilePart, ...]]:
+    """Return the files of each dataset."""
+    found: dict[tuple[str, int | None], list[FilePart]] = {}
+    for part in parts:
+        found.setdefault((part.dataset, part.relation_id), []).append(part)
+    return [tuple(each) for each in found.values()]
 
 
 def _end(spark: Any, tag: str, running: set[Future[Any]]) -> None:
