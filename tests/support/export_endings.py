@@ -16,6 +16,8 @@ from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark import export_job
 
+#: A step at which some files of a small slice are written, and not all.
+IN_FILES = 7
 #: Its processes have no threads when they begin.
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([__name__])

@@ -8,6 +8,7 @@ lists are refused as well: their manifest was deleted, or the mark of their slic
 """
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
@@ -16,13 +17,22 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing import layout
 from replview.parquet.writing.files import owner_of
 from replview.parquet.writing.filesystems import WRITING, named
-from replview.parquet.writing.manifests import Manifest, path_of, read_manifest, seal
+from replview.parquet.writing.manifests import (
+    Manifest,
+    is_unfinished,
+    mark_unfinished,
+    path_of,
+    read_manifest,
+    seal,
+)
 from replview.parquet.writing.planning import ExportPlan
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
 #: True when the run that wrote the slice of this name is known to have ended before it was whole.
 Abandoned = Callable[[str], bool]
+#: The time in which a slice that is starting looks at the others.
+_STARTING_SECONDS, _LOOK_SECONDS = 10.0, 0.1
 _LSNS = re.compile(r"part-([0-9A-F]{16})[.\d]*-([0-9A-F]{16})")
 
 
@@ -99,6 +109,20 @@ def abandoned_by(slices: Collection[Slice]) -> Abandoned:
     return abandoned
 
 
+def begin(target: Target, part: Slice, abandoned: Abandoned) -> set[str]:
+    """Mark the slice as unfinished, and return what ``refuse_overlap`` returns.
+
+    The mark is there before other marks are looked for, so that of two slices that begin at the
+    same time at least one sees the other. The caller deletes the mark if an error is raised.
+    """
+    gone = refuse_overlap(target, part, abandoned)
+    if not is_unfinished(target, part):
+        mark_unfinished(target, part, starting=True)
+        gone = refuse_overlap(target, part, abandoned)
+    mark_unfinished(target, part)
+    return gone
+
+
 def refuse_overlap(target: Target, part: Slice, abandoned: Abandoned) -> set[str]:
     """Return the names of abandoned slices that have some of this slice's transactions.
 
@@ -117,20 +141,42 @@ def refuse_overlap(target: Target, part: Slice, abandoned: Abandoned) -> set[str
         if own in gone or (begun and abandoned(own)):
             gone.add(own)
             continue
-        other = (target.read_json(found.path) or {}).get("slice")
-        if other is None or _overlap(part, Slice.from_json(other)):
-            half, remedy = "", "export into another folder, or only what came since"
-            if begun:
-                half = " not finished"
-                remedy = (
-                    "wait until that export has ended; where nobody writes it any more, take it "
-                    "back, or export into another folder"
-                )
-            raise TargetProblem(
-                f"another slice{half} of the same transactions stands there, of commit_seq "
-                f"{seqs[0] + 1} to {seqs[1]}: its rows would be there twice", remedy
-            )  # fmt: skip
+        other = target.read_json(found.path) or {}
+        if "slice" in other and not _overlap(part, Slice.from_json(other["slice"])):
+            continue
+        if not (begun and mine < own and _gives_way(target, found.path)):
+            raise _doubled(seqs, begun=begun)
     return gone
+
+
+def _gives_way(target: Target, mark: str) -> bool:
+    """Return whether another slice that is starting deletes its mark.
+
+    Of two slices that start at the same time, the one with the later name gives way, and the other
+    waits until it knows that.
+    """
+    until = time.monotonic() + _STARTING_SECONDS
+    while (document := target.read_json(mark)) is not None:
+        if not document.get("starting") or time.monotonic() > until:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _doubled(seqs: tuple[int, int], *, begun: bool) -> TargetProblem:
+    """Return the problem of another slice, begun or whole, that has the same transactions."""
+    half, remedy = "", "export into another folder, or only what came since"
+    if begun:
+        half = " not finished"
+        remedy = (
+            "wait until that export has ended; where nobody writes it any more, take it back, or "
+            "export into another folder"
+        )
+    return TargetProblem(
+        f"another slice{half} of the same transactions stands there, of commit_seq {seqs[0] + 1} "
+        f"to {seqs[1]}: its rows would be there twice",
+        remedy,
+    )
 
 
 def _meet(seqs: tuple[int, int], part: Slice) -> bool:
@@ -150,21 +196,23 @@ def _overlap(one: Slice, other: Slice) -> bool:
     return not (apart or (first is not None and last is not None and first > last))
 
 
-def make_room(target: Target, plan: ExportPlan, gone: set[str], abandoned: Abandoned) -> set[str]:
+def make_room(
+    target: Target, plan: ExportPlan, gone: set[str], abandoned: Abandoned, *, begun: bool
+) -> set[str]:
     """Delete what abandoned slices left of the plan's transactions; return this slice's own files.
 
-    Deletes the slices ``gone``, and files whose mark was deleted. Raises ``TargetProblem`` for
-    files whose slice is unknown.
+    Deletes the slices ``gone``, and files whose mark was deleted. ``begun``: an earlier run may
+    have left files of this slice. Raises ``TargetProblem`` for files whose slice is unknown.
     """
     part = plan.part_of
     folder, mine = f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}", layout.slice_name(part)
     names = [found.path.rpartition("/")[2] for found in target.files(folder)]
     told = {name.partition(".")[0] for name in names} - gone
     # A half-written file does not name its slice: while another slice is being written, it stays.
-    begun = {name.partition(".")[0] for name in names if name.endswith(layout.UNFINISHED)}
-    alone, left, own = not begun - gone - {mine}, set[str](), set[str]()
+    marked = {name.partition(".")[0] for name in names if name.endswith(layout.UNFINISHED)}
+    alone, left, own = not marked - gone - {mine}, set[str](), set[str]()
     # The store may have deleted transactions since the slice was begun, and with them their LSNs.
-    for path in _files_meeting(target, plan, everything=bool(gone) or mine in told):
+    for path in _files_meeting(target, plan, everything=bool(gone) or begun):
         owner = None if path_of_half(path) else owner_of(target, path)
         if owner == mine:
             own.add(path)

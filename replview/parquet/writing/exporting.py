@@ -4,8 +4,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 
@@ -15,7 +16,7 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing import chains, manifests
 from replview.parquet.writing.datasets import Placed, place
 from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile
-from replview.parquet.writing.layout import incarnation_folder, slice_name
+from replview.parquet.writing.layout import MANIFESTS, incarnation_folder, slice_name
 from replview.parquet.writing.planning import ExportPlan, StretchesOf
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
@@ -81,6 +82,8 @@ class _ExportRun:
     keep: bool
     abandoned: chains.Abandoned
     stretches_of: StretchesOf
+    #: True if an earlier run marked the slice as unfinished.
+    marked: bool = False
     rows: int = 0
     began: float = field(default_factory=time.monotonic)
     #: Rows in the finished files of an earlier run.
@@ -91,24 +94,19 @@ class _ExportRun:
         """Write the slice, and return its manifest."""
         if (whole := self._whole()) is not None:
             return whole
-        gone = chains.refuse_overlap(self.target, self.part, self.abandoned)
-        # Writing may take hours, in which an idle session ends. Transactions that the store deletes
-        # after their files were written are no gaps.
-        with connect(self.dsn) as connection, connect(self.dsn) as beside:
-            plan = ExportPlan.of(connection, self.part, beside, stretches_of=self.stretches_of)
-            gaps = manifests.gaps_of(connection, self.part)
-        own = chains.make_room(self.target, plan, gone, self.abandoned)
-        placed = place(plan, self.target)
+        self.marked = manifests.is_unfinished(self.target, self.part)
+        try:
+            placed, gaps, done = self._prepare()
+        except BaseException:
+            if not self.marked:
+                self._unmark()
+            raise
         plan = placed.plan
-        self._delete_replaced(plan, own)
-        writer = PartWriter(self.part, plan.tables, self.target)
-        done = self._kept(placed, writer)
-        manifests.mark_unfinished(self.target, self.part)
         # Exports that run at the same time see by the schema which root this one fills.
         for path in placed.opened:
             self.target.write_json(path, placed.schemas[path])
         try:
-            self._write(plan, writer, done)
+            self._write(plan, done)
         except Cancelled:
             if not self.keep:
                 paths = {one.path for one in plan.parts}
@@ -120,6 +118,30 @@ class _ExportRun:
         manifest = manifests.Manifest.of(self.part, plan.tables, plan.folders, files, gaps)
         manifests.seal(self.target, self.part, manifest)
         return manifest
+
+    def _prepare(self) -> tuple[Placed, list[dict[str, Any]], dict[str, WrittenFile]]:
+        """Plan the slice; return the plan, its gaps and the files that are finished already.
+
+        Deletes what is in the way.
+        """
+        begun = self.marked or manifests.read_manifest(self.target, self.part) is not None
+        gone = chains.begin(self.target, self.part, self.abandoned)
+        # Writing may take hours, in which an idle session ends. Transactions that the store deletes
+        # after their files were written are no gaps.
+        with connect(self.dsn) as connection, connect(self.dsn) as beside:
+            plan = ExportPlan.of(connection, self.part, beside, stretches_of=self.stretches_of)
+            gaps = manifests.gaps_of(connection, self.part)
+        own = chains.make_room(self.target, plan, gone, self.abandoned, begun=begun)
+        placed = place(plan, self.target)
+        self._delete_replaced(placed.plan, own)
+        return placed, gaps, self._kept(placed)
+
+    def _unmark(self) -> None:
+        """Delete this run's mark, as nothing was written under it."""
+        with suppress(TargetProblem):
+            if manifests.is_unfinished(self.target, self.part):
+                manifests.seal(self.target, self.part, None)
+                self.target.delete_empty(f"{incarnation_folder(self.part)}/{MANIFESTS}")
 
     def _whole(self) -> manifests.Manifest | None:
         """Return the manifest if every file that it lists is there in its size."""
@@ -141,13 +163,14 @@ class _ExportRun:
         datasets = {one.dataset for one in plan.parts}
         chains.delete_files(self.target, self.part, replaced, keep=datasets)
 
-    def _kept(self, placed: Placed, writer: PartWriter) -> dict[str, WrittenFile]:
+    def _kept(self, placed: Placed) -> dict[str, WrittenFile]:
         """Return the finished files; delete half-written ones, refuse another slice's."""
         plan = placed.plan
+        writer = PartWriter(self.part, plan.tables, self.target)
         chains.delete_staged(self.target, self.part, {slice_name(self.part)})
         names = {one.path for one in plan.parts}
         there, ours = set(), names | manifests.own_paths(self.part)
-        if manifests.is_unfinished(self.target, self.part):
+        if self.marked:
             # An earlier run may have been killed while it wrote a schema. Other slices write the
             # same schemas, so what they are writing now is left alone otherwise.
             ours |= placed.schemas.keys()
@@ -164,9 +187,7 @@ class _ExportRun:
                 done[one.path] = kept
                 continue
             mine = writer.is_ours(one)
-            if mine is False or (
-                mine is None and not manifests.is_unfinished(self.target, self.part)
-            ):
+            if mine is False or (mine is None and not self.marked):
                 raise TargetProblem(
                     "files of the same names stand there that this slice did not write",
                     "export into another folder",
@@ -174,8 +195,9 @@ class _ExportRun:
         self.rows = self.kept_rows = sum(each.changes for each in done.values())
         return done
 
-    def _write(self, plan: ExportPlan, writer: PartWriter, done: dict[str, WrittenFile]) -> None:
+    def _write(self, plan: ExportPlan, done: dict[str, WrittenFile]) -> None:
         """Write the missing files, and add each to ``done``."""
+        writer = PartWriter(self.part, plan.tables, self.target)
         missing = [one for one in plan.parts if one.path not in done]
         self._tell(plan, done)
         if not missing:

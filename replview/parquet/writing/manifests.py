@@ -246,9 +246,13 @@ def asks_the_same(document: Mapping[str, Any], name: str) -> bool:
     return layout.slice_name(replace(part, after_seq=after, through_seq=through)) == name
 
 
-def mark_unfinished(target: Target, part: Slice) -> None:
-    """Mark the slice as unfinished: the folder may hold files of a slice that is not whole."""
-    target.write_bytes(_unfinished(part), orjson.dumps({"slice": part.to_json()}))
+def mark_unfinished(target: Target, part: Slice, *, starting: bool = False) -> None:
+    """Mark the slice as unfinished: the folder may hold files of a slice that is not whole.
+
+    ``starting``: its run has not looked yet whether other slices have the same transactions.
+    """
+    document = {"slice": part.to_json(), **({"starting": True} if starting else {})}
+    target.write_bytes(_unfinished(part), orjson.dumps(document))
     target.delete(f"{layout.incarnation_folder(part)}/{layout.SUCCESS}")
 
 

@@ -1,5 +1,7 @@
 """Several exports write into one folder at the same time."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +11,11 @@ from replview.features.exports.request import read_export_request
 from replview.parquet.slices import Slice
 from replview.parquet.writing import manifests
 from replview.parquet.writing.exporting import export
-from replview.parquet.writing.layout import incarnation_folder
+from replview.parquet.writing.layout import UNFINISHED, incarnation_folder, slice_name
+from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.store.connecting import store_conninfo
+from tests.features.exports.conftest import ids
 from tests.support.history_rows import History
 
 pytestmark = pytest.mark.slow
@@ -49,3 +53,60 @@ def test_success_is_not_written_over_the_mark_of_a_slice_that_begins(
         patch.setattr(Target, "delete", end_after_it_is_deleted)
         manifests.mark_unfinished(target, second)
     assert target.size(success) is None
+
+
+def begun_together(
+    root: Path, slices: list[Slice], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """Export slices that all have their mark before one looks for the others' marks.
+
+    Return the problem of each by its name; empty: it was written.
+    """
+    barrier, marked, write_bytes = threading.Barrier(len(slices)), set[str](), Target.write_bytes
+
+    def write(self: Target, path: str, data: bytes) -> None:
+        write_bytes(self, path, data)
+        if path.endswith(UNFINISHED) and path not in marked:
+            marked.add(path)
+            barrier.wait(60)
+
+    def problem(part: Slice) -> str:
+        try:
+            export(part, Target.of(str(root)), dsn=store_conninfo())
+        except TargetProblem as found:
+            return found.cause
+        return ""
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor() as threads:
+        patch.setattr(Target, "write_bytes", write)
+        return dict(zip(map(slice_name, slices), threads.map(problem, slices), strict=True))
+
+
+def test_of_two_slices_that_begin_at_once_the_later_name_gives_way(
+    whole: Slice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = sorted([replace(whole, through_seq=2), whole], key=slice_name)
+    first, second = map(slice_name, slices)
+    problems = begun_together(tmp_path, slices, monkeypatch)
+    assert problems[first] == ""
+    assert "its rows would be there twice" in problems[second]
+    folder = incarnation_folder(whole)
+    assert [path.stem for path in tmp_path.glob(f"{folder}/_manifests/*")] == [first]
+    assert (tmp_path / folder / "_SUCCESS").exists()
+    assert ids(tmp_path) == ["1", "2", "3"]
+
+
+def test_a_slice_that_is_refused_leaves_no_mark(whole: Slice, tmp_path: Path) -> None:
+    target = Target.of(str(tmp_path))
+    written = export(replace(whole, through_seq=2), target, dsn=store_conninfo())
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with pytest.raises(TargetProblem, match="twice"):
+        export(whole, target, dsn=store_conninfo())
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    # A file of a stranger is found after the plan.
+    elsewhere = tmp_path / "x" / written.files[0]["path"]
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_bytes(b"no Parquet")
+    with pytest.raises(TargetProblem, match="did not write"):
+        export(written.slice, Target.of(str(tmp_path / "x")), dsn=store_conninfo())
+    assert [path for path in (tmp_path / "x").rglob("*") if path.is_file()] == [elsewhere]

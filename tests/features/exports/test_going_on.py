@@ -19,7 +19,7 @@ from replview.store.models import Export, Transaction
 from tests.features.exports.conftest import ids
 from tests.support.commands import an_instance as an_instance  # a fixture
 from tests.support.commands import run as run  # a fixture
-from tests.support.export_endings import disk_full, killed, write
+from tests.support.export_endings import IN_FILES, disk_full, killed, write
 from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def test_rows_that_retention_deleted_between_two_runs_stand_in_no_file(
 ) -> None:
     """The plan of the second run has other names for the same rows."""
     history.commit(insert(9), commit_time=WHEN + dt.timedelta(days=1))
-    whole, roots = whole_slice(), [tmp_path / f"{number}" for number in (4, 5, 6, 8)]
+    whole, roots = whole_slice(), [tmp_path / f"{number}" for number in (6, IN_FILES, 8, 10)]
     assert all(killed(store_conninfo(), whole, root, int(root.name)) for root in roots)
     files = [path.name for root in roots for path in root.rglob("public.orders/*/part-*")]
     assert (len(set(files)), len(files) > 2) == (2, True)
@@ -105,7 +105,7 @@ def test_what_nobody_knows_of_is_left_alone_until_it_is_to_be_taken_back(
 ) -> None:
     whole = whole_slice()
     inserts = replace(whole, operations=("insert",))
-    assert killed(store_conninfo(), inserts, tmp_path, 5)
+    assert killed(store_conninfo(), inserts, tmp_path, IN_FILES)
     with pytest.raises(TargetProblem, match="not finished"):
         write(store_conninfo(), whole, tmp_path)
     # Somebody deletes the mark by hand: its files are there all the same.
@@ -121,7 +121,7 @@ def test_what_nobody_knows_of_is_left_alone_until_it_is_to_be_taken_back(
 def test_a_mark_deleted_by_hand_doubles_nothing(history: History, tmp_path: Path) -> None:
     first = whole_slice()
     history.commit(insert(9))
-    assert killed(store_conninfo(), first, tmp_path, 5)
+    assert killed(store_conninfo(), first, tmp_path, IN_FILES)
     [mark] = tmp_path.rglob("*.unfinished.json")
     mark.unlink()
     write(store_conninfo(), replace(first, through_seq=4), tmp_path, first)
@@ -134,7 +134,7 @@ def test_since_last_goes_on_after_its_command_was_killed(
     asked = read_export_request(history.slot, {}, name="nightly", since_last=True)
     out = tmp_path / "out"
     row = ask(asked, str(out), by="root", how=Export.How.COMMAND, anywhere=True)
-    assert killed(store_conninfo(), asked.slice, out, 5)
+    assert killed(store_conninfo(), asked.slice, out, IN_FILES)
     # No worker was there to notice it.
     lost = timezone.now() - dt.timedelta(minutes=1)
     Export.objects.filter(pk=row.pk).update(heartbeat_at=lost)
@@ -146,7 +146,7 @@ def test_since_last_goes_on_after_its_command_was_killed(
     row.refresh_from_db()
     assert (row.state, row.problem_cause) == ("failed", "the command that wrote it was ended")
     done = Export.objects.get(state="done")
-    assert (done.slice["after_seq"], done.slice["through_seq"], done.rows) == (0, 4, 5)
+    assert (done.slice["after_seq"], done.slice["through_seq"], done.rows) == (0, 4, IN_FILES)
     assert done.result is not None
     assert len(done.result["files"]) == len([*out.rglob("*.parquet")])
 
@@ -157,7 +157,7 @@ def test_export_again_after_one_that_failed(
     out = tmp_path / "out"
     asked = read_export_request(history.slot, {"ops": "I"})
     row = ask(asked, str(out), by="root", how=Export.How.COMMAND, anywhere=True)
-    assert killed(store_conninfo(), asked.slice, out, 5)
+    assert killed(store_conninfo(), asked.slice, out, IN_FILES)
     rows.fail(row, "the disk is full", "")
     said = run("export", slot=SLOT, to=str(out))
     assert "4 rows in" in said
