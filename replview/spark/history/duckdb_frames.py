@@ -236,6 +236,13 @@ def _values(column: pa.Array) -> list[Any]:
     return list(column.to_pylist())
 
 
+def _numbered(given: str, rows: Any) -> str:
+    """Return SQL of registered rows, whose columns are named by position."""
+    # DuckDB would rename one of two names that differ in case only.
+    columns = ", ".join(f"c{n}" for n in range(len(rows.schema.names)))
+    return f"FROM {given} AS r({columns})"
+
+
 def type_of(kind: pa.DataType) -> str:
     """Return DuckDB's name of an Arrow type of the files."""
     if pa.types.is_list(kind):
@@ -331,24 +338,25 @@ class DuckSession:
 
     def frame(self, rows: Any) -> DataFrame:
         """Return a frame of a pyarrow table or dataset."""
-        given, names = self.new_name(), rows.schema.names
+        given = self.new_name()
         self.connection.register(given, rows)
-        # Name columns by position, since DuckDB renames one of two that differ in case only.
-        columns = ", ".join(f"c{n}" for n in range(len(names)))
-        return DataFrame(self, f"(FROM {given} AS r({columns}))", names)
+        return DataFrame(self, f"({_numbered(given, rows)})", rows.schema.names)
 
     def by_piece(self, frame: DataFrame, function: Callable[[pa.Table], pa.Table]) -> DataFrame:
         """Return the rows that a function makes of each piece of a frame."""
         if "piece" not in frame.columns:
             return self.frame(function(frame.batches().read_all()))
-        frame = frame.localCheckpoint()
-        found = self.new_name()
+        # Sorted, so that each piece is in a part of the table.
+        frame = frame.orderBy("piece").localCheckpoint()
+        found, given = self.new_name(), self.new_name()
         # Replay no row at least, for the columns.
         pieces = [piece for (piece,) in frame.select("piece").distinct().collect()] or [0]
         for number, piece in enumerate(pieces):
             rows = function(frame.where(col("piece") == piece).batches().read_all())
             into = f"INSERT INTO {found}" if number else f"CREATE TEMP TABLE {found} AS"
-            self.connection.execute(f"{into} {self.frame(rows)._sql}")
+            self.connection.register(given, rows)
+            self.connection.execute(f"{into} {_numbered(given, rows)}")
+            self.connection.unregister(given)
         return DataFrame(self, found, rows.schema.names)
 
     def function(
