@@ -15,6 +15,7 @@ from replview.store.models import (
     AccessRecord,
     Baseline,
     Export,
+    Lake,
     Quarantine,
     Slot,
     Webhook,
@@ -33,6 +34,12 @@ RECORDED: dict[str, tuple[str, str]] = {
     "export --forbid": ("changed_settings", "exports: off"),
     "export --root /tmp": ("changed_settings", "exports: root /tmp"),
     "export --cancel {export}": ("exported", "export {export}"),
+    "lake add new --slot shop/replview --root /tmp --format delta --table public.orders": (
+        "exported",
+        "lake new",
+    ),
+    "lake remove known --yes": ("exported", "lake known"),
+    "lake schedule known 15": ("exported", "lake known"),
     "slot interface shop replview sql": ("changed_slot", "shop/replview"),
     "slot quarantine shop replview --retry": ("changed_slot", "quarantine of shop/replview: retry"),
     "slot set shop replview --wal-budget 2GB": ("changed_slot", "shop/replview: WAL budget"),
@@ -49,7 +56,8 @@ ELSEWHERE = {
     "account revoke", "account disable", "account enable", "account password",
     "account remove-second-factor", "actor install",
     "actor remove", "actor status", "alert list", "alert rules", "alert try", "apply",
-    "changepassword", "demo", "doctor", "erase", "mask add", "mask list", "mask preview",
+    "changepassword", "demo", "doctor", "erase", "lake maintain", "lake run",
+    "lake status", "mask add", "mask list", "mask preview",
     "mask remove", "migrate", "monitoring", "secrets rotate", "slot add", "slot columns",
     "slot list", "slot log", "slot peek", "slot remove", "slot start", "slot stop", "slot tables",
     "source add", "source credentials", "source list", "source move", "source remove", "spark",
@@ -98,6 +106,8 @@ def shown(db, settings, monkeypatch) -> dict[str, int]:
         slot=history.slot, slot_name=str(history.slot), slice={}, target="/nowhere",
         requested_by="somebody", requested_how="page",
     )  # fmt: skip
+    Lake.objects.create(name="known", slot=history.slot, slot_name=str(history.slot),
+                        format="delta", root="/nowhere")  # fmt: skip
     return {"export": export.pk}
 
 
