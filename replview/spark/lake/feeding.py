@@ -6,9 +6,11 @@ run that was killed anywhere is repeated from the last commit; Spark's checkpoin
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
 
 from replview.parquet.archive.deleted import LOST, pieces
 from replview.parquet.reading import connect
@@ -67,11 +69,14 @@ class Feed:
 
     def _catch_up(self, former: TableShape | None) -> TableShape:
         """Merge what ``current`` lacks, in tables that fit the newest version of the relation."""
-        shape = read_shape(Options.parse(self._options()))
+        shape = self._shape()
         if former is None or former.table != shape.table:
             self.lake.prepare(shape.table)
         catch_up(self.lake, shape)
         return shape
+
+    def _shape(self) -> TableShape:
+        return read_shape(Options.parse(self._options()))
 
     def _append(self, fed: Fed, shape: TableShape) -> bool:
         """Append one batch to ``changes``; return whether there was one."""
@@ -80,7 +85,8 @@ class Feed:
         for incarnation, after, through in steps(start, end):
             fed.reached = {**start, str(incarnation): through}
             fed.gaps += self._gaps(incarnation, after, through)
-            self._stream(start, fed.reached, incarnation, shape)
+            while not self._stream(start, fed.reached, incarnation, shape):
+                shape = self._catch_up(shape)
             return True
         return False
 
@@ -104,16 +110,30 @@ class Feed:
         lake = self.lake
         return {"stored": stored, **{kind: lake.reached(kind) for kind in (CHANGES, CURRENT)}}
 
-    def _stream(self, start: Offset, end: Offset, incarnation: int, shape: TableShape) -> None:
+    def _stream(self, start: Offset, end: Offset, incarnation: int, shape: TableShape) -> bool:
+        """Append what a stream gives between two offsets.
+
+        Return False, with nothing appended, if the table has had another shape meanwhile.
+        """
         options = self._options(startingOffsets=json.dumps(start), upTo=json.dumps(end))
         stream = self.lake.spark.readStream.format("replview").options(**options).load()
-        if not {*stream.columns} <= {*self.lake.frame(CHANGES).columns}:
-            # The table was altered just now.
-            shape = self._catch_up(None)
+        if self._shape().table != shape.table:
+            return False
 
         def append(rows: "DataFrame", _: int) -> None:
             self.lake.append(rows, shape.table.oid, end, incarnation)
 
+        try:
+            self._run(stream, append)
+        except StreamingQueryException:
+            # A stream ends if the columns change before it has planned what to read.
+            if self._shape().table == shape.table:
+                raise
+            return False
+        return True
+
+    def _run(self, stream: "DataFrame", append: Callable[["DataFrame", int], None]) -> None:
+        """Run a stream to its end."""
         with tempfile.TemporaryDirectory(prefix="replview-lake-") as checkpoint:
             query = (
                 stream.writeStream.foreachBatch(append)

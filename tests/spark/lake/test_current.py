@@ -115,9 +115,10 @@ def test_a_baseline_of_an_older_version_forgets_nothing_of_the_newer_one(
     feed.run()
     # A column of that name was dropped and added.
     assert rows(feed) == {"1": ("without", "?"), "2": ("new", "two")}
+    RelationVersion.objects.update(intervals=[{"lsn": "0/1"}])
     history.baseline(1000, row(3, "old", "three"), version=first)
     feed.run()
-    assert rows(feed) == {"2": ("new", "two"), "3": ("old", "?")} | {"1": ("without", "?")}
+    assert rows(feed) == {"1": ("without", "?"), "2": ("new", "two"), "3": ("old", "?")}
 
 
 def test_a_table_made_anew_has_no_row_of_the_former_one(
@@ -181,3 +182,20 @@ def test_rows_inserted_under_nothing_have_the_key_of_before(history: History, fe
     history.commit(update(2, "paid"))
     assert feed.run().no_current == ""
     assert rows(feed) == {"1": ("new", None), "2": ("paid", None)}
+
+
+def test_a_run_goes_on_when_a_column_is_added_meanwhile(
+    history: History, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.commit(insert(1))
+    run = Feed._run
+
+    def altered(feed: Feed, *arguments: Any) -> None:
+        if history.orders.number == 1:
+            history.orders = history.table("orders", 16384, ["id", "status", "note", "x"], number=2)
+            history.commit(insert(2) | {"new": {**row(2, "new", None), "x": "added"}})
+        run(feed, *arguments)
+
+    monkeypatch.setattr(Feed, "_run", altered)
+    assert feed.run().batches == 2
+    assert [each["x"] for each in feed.lake.frame(CURRENT).orderBy("id").collect()][1] == "added"
