@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 
 from replview.parquet.archive.deleted import LOST, pieces
 from replview.parquet.reading import connect
+from replview.parquet.writing.manifests import gaps_of
 from replview.spark.lake.current import catch_up
 from replview.spark.lake.shapes import TableShape, read_shape
 from replview.spark.lake.tables import CHANGES, CURRENT, LakeTable
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 #: Approximate number of changes in a batch.
 BATCH_CHANGES = 1_000_000
 _OPERATIONS = "insert, update, delete, snapshot, truncate"
+_GAP_BEFORE = "SELECT 1 FROM slot_event WHERE incarnation_id = %s AND kind = 'gap' LIMIT 1"
 _NO_KEY = "the table has no key, so that its rows cannot be told apart"
 
 
@@ -42,7 +44,7 @@ class Fed:
     #: How far ``changes`` has read the slot.
     reached: Offset
     batches: int = 0
-    #: Gaps in store and archive: incarnation, first and last commit_seq.
+    #: Gaps in the record: incarnation, first and last commit_seq (0: before the incarnation).
     gaps: list[tuple[int, int, int]] = field(default_factory=list)
     #: Why there is no ``current``, or why it lacks changes; empty: it is whole.
     no_current: str = ""
@@ -84,23 +86,36 @@ class Feed:
         end = end_of_batch(Options.parse(self._options()), start, self.changes)
         for incarnation, after, through in steps(start, end):
             fed.reached = {**start, str(incarnation): through}
-            fed.gaps += self._gaps(incarnation, after, through)
+            is_first = bool(start) and not after
+            fed.gaps += self._gaps(incarnation, after, through, is_first=is_first)
             while not self._stream(start, fed.reached, incarnation, shape):
                 shape = self._catch_up(shape)
             return True
         return False
 
-    def _gaps(self, incarnation: int, after: int, through: int) -> list[tuple[int, int, int]]:
-        """Return what retention deleted, and no archive has, of the next batch."""
+    def _gaps(
+        self, incarnation: int, after: int, through: int, *, is_first: bool
+    ) -> list[tuple[int, int, int]]:
+        """Return what the record lacks of the next batch.
+
+        ``is_first``: it begins a later incarnation, before which changes may be missing.
+        """
         options = Options.parse(self._options())
         with connect(options.dsn) as connection:
             part = slice_between(connection, options, incarnation, after, through)
-            found = list(pieces(connection, part, options.archive))
-        return [
-            (incarnation, piece.after_seq + 1, piece.through_seq)
-            for piece, manifest in found
-            if manifest == LOST
-        ]
+            found = [
+                (piece.after_seq + 1, piece.through_seq)
+                for piece, manifest in pieces(connection, part, options.archive)
+                if manifest == LOST
+            ]
+            # Left out by decision, or not published for a time.
+            others = (gap for gap in gaps_of(connection, part) if gap["kind"] != "deleted")
+            found += [
+                (gap.get("commit_seq", after + 1), gap.get("commit_seq", through)) for gap in others
+            ]
+            if is_first and connection.execute(_GAP_BEFORE, [part.incarnation_id]).fetchone():
+                found.append((0, 0))
+        return [(incarnation, *span) for span in found]
 
     def status(self) -> dict[str, Any]:
         """Return how far both tables have read the slot, and what is stored."""

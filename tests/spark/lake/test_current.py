@@ -9,11 +9,11 @@ from decoder.scalars import LSN
 from replview.spark.lake import feeding
 from replview.spark.lake.feeding import Feed
 from replview.spark.lake.tables import CURRENT
-from replview.store.models import RelationVersion
+from replview.store.models import RelationVersion, SlotEvent
 from replview.store.read.rows import signed_hash
 from replview.store.retention.tidy import make_partitions
 from tests.spark.lake.conftest import MakeFeed, killed_after
-from tests.support.history_rows import History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
 
@@ -199,3 +199,19 @@ def test_a_run_goes_on_when_a_column_is_added_meanwhile(
     monkeypatch.setattr(Feed, "_run", altered)
     assert feed.run().batches == 2
     assert [each["x"] for each in feed.lake.frame(CURRENT).orderBy("id").collect()][1] == "added"
+
+
+def test_a_run_names_what_was_left_out_or_is_missing_between_incarnations(
+    history: History, feed: Feed
+) -> None:
+    history.commit(insert(1))
+    history.incarnation.commit_seq += 1
+    history.commit(insert(2), state="skipped", commit_seq=2)
+    history.commit(insert(3))
+    assert feed.run().gaps == [(1, 2, 2)]
+    incarnation = history.new_incarnation()
+    SlotEvent.objects.create(
+        slot=history.slot, incarnation=incarnation, kind="gap", message="", at=WHEN
+    )
+    history.commit(insert(4))
+    assert feed.run().gaps == [(2, 0, 0)]
