@@ -8,7 +8,8 @@ slice each stretch of a table (``planning.StretchesOf``) has one root. A slice t
 continues in the root that has its files, even if a later root exists.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -229,6 +230,21 @@ def place(plan: ExportPlan, target: Target) -> Placed:
     return Placed(replace(plan, folders=folders, parts=tuple(parts)), documents, tuple(opened))
 
 
+def publish(placed: Placed, target: Target, paths: Iterable[str]) -> None:
+    """Write schemas, each together with what other slices have published there meanwhile.
+
+    Raises ``Incompatible`` if another slice has opened the same root with other types.
+    """
+    keys = defaultdict[str, list[int]](list)
+    for key, folder in placed.plan.folders.items():
+        keys[f"{folder}/{layout.SCHEMA}"].append(key)
+    for path in paths:
+        document, published = placed.schemas[path], target.read_json(path)
+        for key in keys[path] if published is not None else ():
+            document = published = _root_document(placed.plan, key, published)
+        target.write_json(path, document)
+
+
 def roots_of(target: Target, incarnation: str, own: str) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the roots with a table's changes, also under former names, the ``own`` folder last.
 
@@ -282,16 +298,30 @@ def _root_for(
     plan: ExportPlan, key: int, first: str, there: Mapping[str, dict[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
     """Return the root's folder, and what it will publish."""
-    table, reasons = plan.tables[key], dict[str, str]()
+    reasons = dict[str, str]()
     for folder, document in there.items():
         try:
-            return folder, table_document(table, document)
+            return folder, _root_document(plan, key, document)
         except Incompatible as error:
             reasons[folder] = error.reason
     if not there:
-        return first, table_document(table, None)
+        return first, _root_document(plan, key, None)
     newest = max(there, key=lambda folder: layout.root_of(folder)[1])
     follows = {"dataset": newest.rpartition("/")[2], "because": reasons[newest],
                "after_seq": plan.begins[key]}  # fmt: skip
     folder = layout.root_folder(first, layout.root_of(newest)[1] + 1)
-    return folder, table_document(table, None, follows)
+    return folder, _root_document(plan, key, None, follows)
+
+
+def _root_document(
+    plan: ExportPlan,
+    key: int,
+    before: Mapping[str, Any] | None,
+    follows: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return what a root publishes with the plan's files of a table. Raises ``Incompatible``."""
+    document = table_document(plan.tables[key], before, follows)
+    if plan.part_of.before == "full" and (before is None or before.get("whole")):
+        # The rows of all its slices are whole.
+        document["whole"] = True
+    return document

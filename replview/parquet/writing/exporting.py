@@ -14,7 +14,7 @@ from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import StoreProblem
 from replview.parquet.slices import Slice
 from replview.parquet.writing import chains, manifests
-from replview.parquet.writing.datasets import Placed, place
+from replview.parquet.writing.datasets import Placed, place, publish
 from replview.parquet.writing.files import FilePart, PartWriter, WrittenFile
 from replview.parquet.writing.layout import MANIFESTS, incarnation_folder, slice_name
 from replview.parquet.writing.planning import ExportPlan, StretchesOf
@@ -103,8 +103,7 @@ class _ExportRun:
             raise
         plan = placed.plan
         # Exports that run at the same time see by the schema which root this one fills.
-        for path in placed.opened:
-            self.target.write_json(path, placed.schemas[path])
+        publish(placed, self.target, placed.opened)
         try:
             self._write(plan, done)
         except Cancelled:
@@ -112,8 +111,7 @@ class _ExportRun:
                 paths = {one.path for one in plan.parts}
                 chains.delete_slice(self.target, self.part, paths)
             raise
-        for path, document in placed.schemas.items():
-            self.target.write_json(path, document)
+        publish(placed, self.target, placed.schemas)
         files = [(one, done[one.path]) for one in plan.parts]
         manifest = manifests.Manifest.of(self.part, plan.tables, plan.folders, files, gaps)
         manifests.seal(self.target, self.part, manifest)

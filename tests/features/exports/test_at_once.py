@@ -10,13 +10,13 @@ import pytest
 from replview.features.exports.request import read_export_request
 from replview.parquet.slices import Slice
 from replview.parquet.writing import manifests
-from replview.parquet.writing.exporting import export
+from replview.parquet.writing.exporting import Progress, export
 from replview.parquet.writing.layout import UNFINISHED, incarnation_folder, slice_name
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.store.connecting import store_conninfo
 from tests.features.exports.conftest import ids
-from tests.support.history_rows import History
+from tests.support.history_rows import History, insert
 
 pytestmark = pytest.mark.slow
 
@@ -110,3 +110,22 @@ def test_a_slice_that_is_refused_leaves_no_mark(whole: Slice, tmp_path: Path) ->
     with pytest.raises(TargetProblem, match="did not write"):
         export(written.slice, Target.of(str(tmp_path / "x")), dsn=store_conninfo())
     assert [path for path in (tmp_path / "x").rglob("*") if path.is_file()] == [elsewhere]
+
+
+def test_a_schema_keeps_what_another_slice_published_meanwhile(
+    whole: Slice, history: History, tmp_path: Path
+) -> None:
+    target, rest = Target.of(str(tmp_path)), list[Slice]()
+    wider = history.table("orders", 16384, ["id", "status", "note", "paid_at"], number=2)
+    history.commit(insert(4, version=wider))
+
+    def export_the_rest(progress: Progress) -> None:
+        if not rest:
+            rest.append(replace(whole, after_seq=whole.through_seq, through_seq=4))
+            export(rest[0], target, dsn=store_conninfo())
+
+    manifest = export(whole, target, dsn=store_conninfo(), progress=export_the_rest)
+    schema = target.read_json(f"{manifest.folder}/public.orders/_schema.json")
+    assert schema is not None
+    assert [each["number"] for each in schema["versions"]] == [1, 2]
+    assert "paid_at" in [each["name"] for each in schema["columns"]]
