@@ -54,6 +54,7 @@ def test_it_survives_a_kill_and_is_cancelled_cleanly(job, paused_job, store_dsn,
     status, lines = ended(job(root), store_dsn)
     assert (status, lines[-1]["event"]) == (0, "done")
     manifest = lines[-1]["manifest"]
+    assert manifest.pop("written") == [manifest["commit_seq"]]
     assert (manifest["rows"], manifest["transactions"]) == (ROWS, 1)
     [last] = [line for line in lines if line["event"] == "progress"][-1:]
     assert (last["rows"], last["files"]) == (last["total_rows"], last["total_files"])

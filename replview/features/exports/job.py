@@ -9,7 +9,8 @@ files end.
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -192,16 +193,42 @@ def _conclude(job: ExportProcess, row: Export, wakes: Wakes) -> None:
     """Store the outcome from the job's last message."""
     manifest = job.last.get("manifest")
     if job.status == 0 and isinstance(manifest, dict):
-        files = manifest["files"]
+        files, written = manifest["files"], manifest.pop("written", [])
         result = {**manifest, "files": files[:_FILES_LIMIT]}
         # Rows of transactions and events counted as progress, too; the row keeps those of the
         # manifest.
         counts = {"rows": manifest["rows"], "total_rows": None, "files": len(files)}
-        rows.finish(row, result=result, seconds_left=0.0, size_bytes=manifest["bytes"], **counts)
+        if not rows.finish(
+            row, result=result, seconds_left=0.0, size_bytes=manifest["bytes"], **counts
+        ) and rows.is_cancelled(row):
+            _take_back(row, written)
     elif problem := job.last.get("problem"):
         _fail(row, wakes, str(problem), str(job.last.get("remedy") or ""))
     else:
         _fail(row, wakes, *silent_end(job.status, "said nothing"))
+
+
+def _take_back(row: Export, written: Sequence[Mapping[str, int]]) -> None:
+    """Delete what an export wrote that was cancelled after its last file.
+
+    ``written`` has the ends of its slices. Those that were whole before are not among them.
+    """
+    # Import here, so that a worker that only follows jobs does not load pyarrow.
+    from replview.parquet.slices import Slice
+    from replview.parquet.writing.chains import take_back
+    from replview.parquet.writing.manifests import read_manifest
+    from replview.parquet.writing.problems import TargetProblem
+    from replview.parquet.writing.targets import Target
+
+    part = Slice.from_json(row.slice)
+    try:
+        target = Target.of(row.target)
+        for ends in written:
+            piece = replace(part, after_seq=ends["after"], through_seq=ends["through"])
+            if (manifest := read_manifest(target, piece)) is not None:
+                take_back(target, manifest)
+    except TargetProblem as problem:
+        log.warning("export %s was cancelled, but its files stay: %s", row.pk, problem)
 
 
 def _fail(row: Export, wakes: Wakes, cause: str, remedy: str) -> None:

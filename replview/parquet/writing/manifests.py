@@ -4,7 +4,7 @@ A manifest does not say when or by whom it was written: the same slice gives the
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any, Self
 
@@ -64,6 +64,8 @@ class Manifest:
     """A whole slice, as in its ``_manifest.json``."""
 
     document: Mapping[str, Any]
+    #: True if this run wrote the slice; False if it was read.
+    is_new: bool = field(default=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -121,15 +123,18 @@ class Manifest:
             "tables": _united(_table(key, table, folders[key], files)
                               for key, table in tables.items()),
             "files": [_file(one, written) for one, written in files],
-        })  # fmt: skip
+        }, is_new=True)  # fmt: skip
 
     @classmethod
     def together(cls, part: Slice, made: Sequence[Self]) -> Self:
-        """Return the manifest of a run that wrote its slice in pieces, in their order."""
+        """Return the manifest of a run that wrote its slice in pieces, in their order.
+
+        ``written`` has the ends of the pieces that were not there before.
+        """
         documents = [each.document for each in made]
         ends = {name: _ends([each[name] for each in documents if each[name]])
                 for name in ("lsn", "commit_date")}  # fmt: skip
-        return made[0] if len(made) == 1 else cls({
+        united = documents[0] if len(made) == 1 else {
             **documents[-1], **ends,
             "name": layout.slice_name(part),
             "commit_seq": {"after": part.after_seq, "through": part.through_seq},
@@ -137,7 +142,9 @@ class Manifest:
             **{name: sum(each[name] for each in documents) for name in _SUMMED},
             **{name: [one for each in documents for one in each[name]] for name in _LISTED},
             "tables": _united(table for document in documents for table in document["tables"]),
-        })  # fmt: skip
+        }  # fmt: skip
+        written = [each.document["commit_seq"] for each in made if each.is_new]
+        return cls({**united, **({"written": written} if written else {})})
 
 
 def _united(tables: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

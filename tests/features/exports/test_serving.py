@@ -187,3 +187,33 @@ def test_what_went_wrong_is_kept_with_its_remedy(history: History) -> None:
     instance_settings.write("exports.allowed", False, "root")
     exporting.KIND.serve()
     assert "switched off" in ended(row, "failed").problem_cause
+
+
+def test_cancelled_when_its_last_file_is_written_it_leaves_nothing(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = exports.rows.finish
+
+    def finish_too_late(claim: Export, **columns: object) -> bool:
+        assert exports.rows.cancel(claim.pk)
+        return finish(claim, **columns)
+
+    row = asked(history)
+    with monkeypatch.context() as patch:
+        patch.setattr(exports.rows, "finish", finish_too_late)
+        exporting.KIND.serve()
+        ended(row, "cancelled")
+    assert not [path for path in Path(row.target).rglob("*") if path.is_file()]
+
+    row = asked(history)
+    exporting.KIND.serve()
+    done = ended(row, "done")
+    again = asked(history)
+    with monkeypatch.context() as patch:
+        patch.setattr(exports.rows, "finish", finish_too_late)
+        exporting.KIND.serve()
+        ended(again, "cancelled")
+    # An export that found everything there wrote nothing that could be deleted.
+    assert len(rows_of(done.target)) == done.rows == 4
+    assert done.result is not None
+    assert "written" not in done.result
