@@ -109,6 +109,25 @@ def hadoop_version() -> str:
     return jar.stem.removeprefix("hadoop-client-runtime-")
 
 
+def test_a_moved_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch) -> None:
+    """Spark does not sync what it writes."""
+    done, sync, rename = [], os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        sync(descriptor)
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def renamed(path: str, to: str) -> None:
+        rename(path, to)
+        done.append("renamed")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    (tmp_path / "a").write_bytes(b"one")
+    Target.of(str(tmp_path)).move("a", "folder/b")
+    assert done == [str(tmp_path / "a"), "renamed", str(tmp_path / "folder")]
+
+
 def write_and_fail(sink: Sink) -> None:
     """Fail after more than one part of an upload."""
     sink.write(bytes(12 << 20))

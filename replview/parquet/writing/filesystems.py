@@ -208,7 +208,7 @@ class LocalHalf:
             os.fsync(self._stream.fileno())
             self._stream.close()
             os.replace(self._half, self._final)
-            _sync_folder(self._final.parent)
+            _sync(self._final.parent)
         except BaseException:
             self.discard()
             raise
@@ -294,8 +294,9 @@ def move(address: Address, path: str, to: str) -> None:
     """Rename a file, atomically where the file system can."""
     if address.kind == "local":
         Path(to).parent.mkdir(parents=True, exist_ok=True)
+        _sync(Path(path))
         os.replace(path, to)
-        _sync_folder(Path(to).parent)
+        _sync(Path(to).parent)
     elif address.kind == "objects":
         address.filesystem.move(path, to)
     else:
@@ -325,9 +326,9 @@ def _beside(path: str) -> str:
     return f"{folder}/{WRITING}{name}-{secrets.token_hex(4)}"
 
 
-def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that the new name is on the disk, too."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Sync a file, or a folder with its names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
