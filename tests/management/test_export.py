@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import orjson
 import pyarrow.dataset as ds
 import pytest
 from django.core.management.base import CommandError
@@ -44,6 +45,28 @@ def test_it_writes_records_and_continues(history: History, run, tmp_path: Path) 
     assert first.slice["through_seq"] == second.slice["after_seq"] == 3
     assert first.requested_how == "command"
     assert run("export", list=True).count("done") == 2
+
+
+@pytest.mark.slow
+def test_since_last_keeps_where_rows_before_come_from(
+    history: History, run, tmp_path: Path
+) -> None:
+    last = {"slot": SLOT, "name": "n", "since_last": True}
+    run("export", to=str(tmp_path / "out"), images="full", **last)
+    history.commit(insert(9))
+    by_page = export_request_of(history.slot, ExportForm({"name": "n", "since_last": "1"}))
+    by_api = SliceWords(slot=SLOT, name="n", since_last=True).export_request()
+    assert (by_page.slice.before, by_api.slice.before) == ("full", "full")
+    run("export", **last)
+    assert [each.slice["before"] for each in Export.objects.all()] == ["full", "full"]
+    schema = tmp_path / "out" / "shop" / "replview-1" / "public.orders" / "_schema.json"
+    assert orjson.loads(schema.read_bytes())["whole"] is True
+
+    history.commit(insert(10))
+    run("export", images="sent", **last)
+    assert Export.objects.latest("pk").slice["before"] == "sent"
+    by_name = SliceWords(slot=SLOT, name="n", before="derived", since_last=True).export_request()
+    assert by_name.slice.before == "derived"
 
 
 @pytest.mark.slow

@@ -29,7 +29,8 @@ from replview.ui.api.slots import slot_named
 router = Router(tags=["exports"])
 _MAX_EXPORTS = 200
 _BEFORE_DESCRIPTION = (
-    "rows before an update: `sent`, or `derived` too; `full`: also what else was not sent"
+    "rows before an update: `sent` (the default), or `derived` too; `full`: also what else was not "
+    "sent. With `since_last`, by default as in the last export"
 )
 
 _SCALE_DESCRIPTION = (
@@ -43,7 +44,7 @@ class SliceWords(FilterWords):
 
     states: str = Field("", description="some of `committed`, `snapshot`, `message`, with commas")
     transaction: str = Field("", description="one transaction, by its id")
-    before: BeforeOrigin = Field("sent", description=_BEFORE_DESCRIPTION)
+    before: BeforeOrigin | None = Field(None, description=_BEFORE_DESCRIPTION)
     numeric_scale: int | None = Field(None, ge=0, le=38, description=_SCALE_DESCRIPTION)
     name: str = Field("", max_length=100, description="to continue it later")
     since_last: bool = Field(False, description="what was committed since the last of this name")

@@ -94,7 +94,7 @@ class ExportForm(forms.Form):
         """
         self.is_valid()
         data = self.cleaned_data
-        before: BeforeOrigin = data.get("before") or "sent"
+        before: BeforeOrigin | None = data.get("before") or None
         return {
             "name": data.get("name", ""),
             "since_last": data.get("since_last", False),

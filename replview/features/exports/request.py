@@ -135,14 +135,15 @@ def read_export_request(
     *,
     name: str = "",
     since_last: bool = False,
-    before: BeforeOrigin = "sent",
+    before: BeforeOrigin | None = None,
     numeric_scale: int | None = None,
     strict: bool = True,
 ) -> ExportRequest:
     """Return the slice that the parameters mean now. Raises ``Refused``.
 
     Without ``strict``, parameters that cannot restrict an export are left out and named.
-    ``numeric_scale`` is the slice's; by default, a continued export keeps the last export's.
+    ``before`` and ``numeric_scale`` are the slice's; by default, a continued export keeps the last
+    export's.
     """
     last = exports.last_done(slot, name) if since_last and name else None
     if last is not None:
@@ -155,11 +156,12 @@ def read_export_request(
     tables, hides_tables = permitted(slot, _table_names(slot, changes.filter.tables))
     if hides_tables:
         left_out = (*left_out, "tables you have no right to see")
-    if numeric_scale is None and last_slice is not None:
-        numeric_scale = last_slice.numeric_scale
+    if last_slice is not None:
+        before = before or last_slice.before
+        numeric_scale = last_slice.numeric_scale if numeric_scale is None else numeric_scale
     filter_ = replace(changes.filter, tables=tuple(tables))
-    request = SliceRequest(source=slot.source.name, slot=slot.name, filter=filter_, before=before,
-                           numeric_scale=numeric_scale)  # fmt: skip
+    request = SliceRequest(source=slot.source.name, slot=slot.name, filter=filter_,
+                           before=before or "sent", numeric_scale=numeric_scale)  # fmt: skip
     request = _with_ends(request, slot, changes.transaction_id, last_slice)
     slice_ = _resolve_slice(slot, request, named=bool(name))
     used = {key: text for key, text in changes.words().items() if key not in _ROW_CONDITIONS}

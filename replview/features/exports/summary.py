@@ -47,8 +47,10 @@ def _actor_text(actor: str) -> str:
 def _format_parts(params: Mapping[str, str]) -> Iterator[SummaryPart]:
     """Yield the parts about the files, and what the export continues."""
     yield SummaryPart(", as", "typed Parquet")
-    before = params.get("before", "")
-    yield SummaryPart(" with rows before an update", _BEFORE_TEXTS.get(before, _BEFORE_TEXTS[""]))
+    before = _BEFORE_TEXTS.get(params.get("before", ""), _BEFORE_TEXTS[""])
+    if params.get("since_last") and not params.get("before"):
+        before = "as in the last of this name"
+    yield SummaryPart(" with rows before an update", before)
     if scale := params.get("numeric_scale", ""):
         yield SummaryPart(" and numeric without a precision with", f"{scale} digits")
     if name := params.get("name", ""):

@@ -191,12 +191,11 @@ def _add_file_options(parser: ArgumentParser) -> None:
     option(
         "--before",
         choices=["sent", "derived"],
-        default="sent",
-        help="a row's values "
-        "before an update: as the server sent them, or also derived from history (slower)",
+        help="a row's values before an update: as the server sent them (the default), or also "
+        "derived from history (slower)",
     )
-    option("--images", choices=["sent", "full"], default="sent", help="columns of a "
-           "row: those the server sent, or all, completed from history (slower)")  # fmt: skip
+    option("--images", choices=["sent", "full"], help="columns of a row: those the server sent "
+           "(the default), or all, completed from history (slower)")  # fmt: skip
     option(
         "--numeric-scale",
         type=int,
@@ -216,7 +215,8 @@ def _add_name_options(parser: ArgumentParser) -> None:
         help="name the export, to continue it later with --since-last",
     )
     option("--since-last", action="store_true", help="export what was committed since the "
-           "last export of this name, with its filters and target by default")  # fmt: skip
+           "last export of this name, by default with its filters, target, --before, --images and "
+           "--numeric-scale")  # fmt: skip
     option("--allow-gaps", action="store_true", help="with --since-last: export although "
            "history has a gap in between")  # fmt: skip
     option("--take-back", action="store_true", help="first delete the files of an "
@@ -275,7 +275,8 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
             }
             words = (given_words or last_words) | ends
             target = target or last.target
-    before_origin: BeforeOrigin = "full" if options["images"] == "full" else options["before"]
+    images: BeforeOrigin | None = options["images"]
+    before_origin = images if images == "full" else options["before"] or images
     export_request = read_export_request(slot, words, name=name, before=before_origin,
                                          numeric_scale=options["numeric_scale"],
                                          since_last=options["since_last"])  # fmt: skip

@@ -154,6 +154,7 @@ def test_the_fields_are_summed_up_in_a_sentence(history: History, tmp_path: Path
         " and numeric without a precision with 4 digits, named nightly, only what is new since the"
         f" last of this name, into {folder / 'mine'}"
     )
+    assert "rows before an update as in the last of" in summary("name=nightly&since_last=1")
     assert ", by nobody known, as" in summary("actor=?")
     assert summary("ops=zz").startswith("Export all changes of")
     assert summary("to=/etc").endswith(", into /etc")
