@@ -194,6 +194,13 @@ def test_a_table_replayed_in_pieces_has_the_same_history(history, engine, monkey
     whole = answers()
     monkeypatch.setattr(row_states, "PIECE_VALUES", 12)
     assert answers() == whole
+    assert row_states.TableReplay(engine, dataset, None, [0]).pieces == 9
+    # Of large values fewer changes fit into memory.
+    monkeypatch.undo()
+    assert row_states.TableReplay(engine, dataset, None, [0]).pieces == 1
+    monkeypatch.setattr(row_states, "PIECE_BYTES", dataset.size_bytes // 3)
+    assert row_states.TableReplay(engine, dataset, None, [0]).pieces in (4, 5)
+    assert row_states.TableReplay(engine, dataset, None, []).pieces == 1
     assert (30, "z", "large", 1792, None) in whole[0]
 
 

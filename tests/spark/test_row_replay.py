@@ -201,7 +201,11 @@ def test_nothing_is_carried_across_a_time_without_publication() -> None:
     broken = changes.replayed([lapse])[-1]
     assert (broken["operation"], broken["value2"]) == ("update, before unknown", None)
     assert broken["unknown"] == ["big"]
-    assert changes.replayed([Lapse(1, 1, 22, 25, 25, None, None, "", "U")])[-1] == whole
+    for later in (
+        Lapse(1, 1, 22, 25, 25, None, None, "", "U"),
+        Lapse(1, 1, 5, 9, 9, None, None, "", "U"),
+    ):
+        assert changes.replayed([later])[-1] == whole
 
 
 def test_a_baseline_that_repeats_a_state_begins_none() -> None:
@@ -215,6 +219,22 @@ def test_a_baseline_that_repeats_a_state_begins_none() -> None:
     assert found == [
         (True, 7, None, "update, before unknown"), (False, None, "b", None), (True, 7, "b", None),
         (True, None, "b", "update"),
+    ]  # fmt: skip
+
+
+def test_two_rows_that_swap_their_keys_are_told_apart_by_their_old_values() -> None:
+    # Under a deferrable constraint both have the key 2 for a while; whole old rows are sent.
+    changes = Changes(version=2)
+    one, two = {"id": "1", "a": "x", "big": "p"}, {"id": "2", "a": "y", "big": "q"}
+    changes.add("insert", 1, 1, one)
+    changes.add("insert", 2, 1, two)
+    for seq, (before, key) in enumerate(((one, "2"), (two, "1")), start=1):
+        changes.add("update_preimage", 5, seq, before)
+        changes.add("update_postimage", 5, seq, {**before, "id": key})
+    result = changes.replayed()
+    assert states_at(result, 5) == {"1": {**two, "id": "1"}, "2": {**one, "id": "2"}}
+    assert [(each["changed"], each["ended_by"]) for each in result] == [
+        ([], "key change"), ([], "key change"), (["id"], None), (["id"], None),
     ]  # fmt: skip
 
 

@@ -380,6 +380,11 @@ class Dataset:
         """Return the number of rows in the files."""
         return sum(root.parquet.rows(None) for root in self.roots)
 
+    @cached_property
+    def size_bytes(self) -> int:
+        """Return the size of the rows in the files before compression."""
+        return sum(root.parquet.size_bytes() for root in self.roots)
+
     def changes(self, session: Session, until: HistoryEnd) -> DataFrame:
         """Return the rows committed by then; files of later days are not opened."""
         frames = [root.parquet.frame(session) for root in self.roots]

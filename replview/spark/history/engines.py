@@ -127,9 +127,21 @@ class ParquetFiles:
 
     def rows(self, until: dt.date | None) -> int:
         """Return the number of rows up to a day, from the files' footers."""
+        return sum(footer.num_rows for footer in self._footers(until))
+
+    def size_bytes(self) -> int:
+        """Return the size of all rows before compression, from the files' footers."""
+        return sum(
+            footer.row_group(number).total_byte_size
+            for footer in self._footers(None)
+            for number in range(footer.num_row_groups)
+        )
+
+    def _footers(self, until: dt.date | None) -> Iterator[pq.FileMetaData]:
         last = "9999" if until is None else until.isoformat()
-        days = [each for each in self._files if _day_of(each) <= last]
-        return sum(pq.ParquetFile(self.target.open(each)).metadata.num_rows for each in days)
+        for path in self._files:
+            if _day_of(path) <= last:
+                yield pq.ParquetFile(self.target.open(path)).metadata
 
     @cached_property
     def _files(self) -> list[str]:

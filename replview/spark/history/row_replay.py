@@ -27,6 +27,7 @@ from replview.store.read.row_history.breaks import Breaks, Lapse
 from replview.store.read.row_history.key_periods import KeyPeriod, period_of_old_row, periods_of
 from replview.store.read.row_history.replay import KnownRow, Replay
 from replview.store.read.row_history.shapes import Shapes, Version
+from replview.store.read.rows import OPEN_END
 
 #: Columns of the order of history. A baseline's rows come before the commit at its position, and
 #: the row before a change comes before the row after it.
@@ -93,9 +94,11 @@ class RowReplay:
         """Return the versions in the replay's form."""
         return Shapes({
             each.number: Version(
-                each.number, TABLE, 0, "", "", each.number, each.replica_identity,
-                [dict(column) for column in each.columns], list(each.key_columns), (None,), {},
-                None, None,
+                id=each.number, relation_id=TABLE, oid=0, schema="", table="", number=each.number,
+                replica_identity=each.replica_identity,
+                columns=[dict(column) for column in each.columns],
+                key_columns=list(each.key_columns), since=(None,), made={}, first_lsn=None,
+                first_seen_at=None,
             )
             for each in self.versions
         })  # fmt: skip
@@ -134,8 +137,8 @@ class _Piece:
         #: Whether each value was sent.
         self.sent = self.in_version.copy()
         unsent = changes["_not_sent"].combine_chunks()
-        names = pc.index_in(pc.list_flatten(unsent), pa.array(facts.columns, pa.string()))
-        self.sent[_numbers(pc.list_parent_indices(unsent)), _numbers(names)] = False
+        columns_ = pc.index_in(pc.list_flatten(unsent), pa.array(facts.columns, pa.string()))
+        self.sent[_numbers(pc.list_parent_indices(unsent)), _numbers(columns_)] = False
         self.operation = np.full(rows, _NONE)
         self.changed = np.zeros((rows, columns), np.bool_)
         self.is_state = np.zeros(rows, np.bool_)
@@ -233,13 +236,13 @@ class _Piece:
         found = raw.take(pa.array(rows))
         if not moved.any():
             return found
-        texts = [dict(each or ()) for each in raw.to_pylist()]
+        texts = raw.to_pylist()
         result = [texts[row] for row in rows]
         for n in np.flatnonzero(moved.any(axis=1)):
             known = zip(columns, refs[n].tolist(), strict=True)
-            held = {name: texts[ref].get(name) for name, ref in known if ref >= 0}
-            result[n] = {name: text for name, text in held.items() if text is not None}
-        return pa.array([[*each.items()] for each in result], raw.type)
+            held = [(name, dict(texts[ref] or ()).get(name)) for name, ref in known if ref >= 0]
+            result[n] = [each for each in held if each[1] is not None]
+        return pa.array(result, raw.type)
 
 
 class _SimpleReplay:
@@ -252,7 +255,6 @@ class _SimpleReplay:
         self._row_before, _ = _neighbours(piece.key, order)
         order = order[piece.kind[order] != _BEFORE]
         self._before, self._after = _neighbours(piece.key, order)
-        piece.is_simple = self._simple()
 
     def _simple(self) -> _Mask:
         """Return which rows are of keys that need no other replay."""
@@ -263,8 +265,9 @@ class _SimpleReplay:
         moves = (kind == _BEFORE) & ~stays
         hard |= moves
         hard[1:] |= (moves & piece.is_pair)[:-1]
-        if piece.facts.lapses:
-            hard[:] = True
+        for lapse in piece.facts.lapses:
+            since = np.where(self._row_before < 0, OPEN_END, piece.lsn[self._row_before])
+            hard |= (since < lapse.to_lsn) & (lapse.from_lsn < piece.lsn)
         hard_keys = np.zeros(piece.key.max(initial=_NONE) + 1, np.bool_)
         hard_keys[piece.key[hard]] = True
         return np.logical_not(hard_keys[piece.key])
@@ -281,7 +284,8 @@ class _SimpleReplay:
 
     def run(self) -> None:
         """Set what is found of the changes of simple keys."""
-        piece, kind, simple = self._piece, self._piece.kind, self._piece.is_simple
+        piece, kind = self._piece, self._piece.kind
+        piece.is_simple = simple = self._simple()
         known = self._known()
         states = np.flatnonzero(simple & (kind != _DELETE) & (kind != _BEFORE))
         piece.is_state[states], piece.refs[states] = True, known[states]

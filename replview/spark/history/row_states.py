@@ -27,8 +27,10 @@ from replview.spark.quoting import tick
 from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.rows import OPEN_END
 
-#: About as many values (changes times columns) are replayed at once, in memory.
+#: Changes are replayed in memory, at once about as many values (changes times columns) or, where
+#: the values are kept, about as many bytes.
 PIECE_VALUES = 4_000_000
+PIECE_BYTES = 256 * 1024 * 1024
 #: Columns of the files that a replay has beside values.
 _OWN = [field for field in CHANGE_FIELDS
         if field.name not in ("_lsn", "_commit_seq", "_derived", "_pg_raw")]  # fmt: skip
@@ -78,15 +80,15 @@ def place() -> Expression:
     return F.struct(*PLACE)
 
 
-def raw(column: SliceColumn) -> Expression:
+def _raw(column: SliceColumn) -> Expression:
     """Return the text of a value that its column cannot hold; null if it can."""
     return F.try_element_at("_pg_raw", F.lit(column.source_name))
 
 
-def digest(column: SliceColumn) -> Expression:
+def _digest(column: SliceColumn) -> Expression:
     """Return a hash of a value, including one that its column cannot hold."""
     # A hash ignores nulls, so add whether each part is null.
-    value, text = F.col(tick(column.name)), raw(column)
+    value, text = F.col(tick(column.name)), _raw(column)
     return F.xxhash64(value.isNull(), value, text.isNull(), text)
 
 
@@ -94,7 +96,7 @@ def row_key(dataset: Dataset) -> Expression:
     """Return a hash of the row's key, by the table version of the change."""
     known = {column.source_name: column for column in dataset.columns}
     keys = [(key, numbers) for key, numbers in dataset.keys.items() if key]
-    hashes = [F.xxhash64(*(digest(known[name]) for name in key)) for key, _ in keys]
+    hashes = [F.xxhash64(*(_digest(known[name]) for name in key)) for key, _ in keys]
     tests = [_version(dataset).isin(numbers) for _, numbers in keys]
     return F.coalesce(*(F.when(*both) for both in zip(tests, hashes, strict=True)))
 
@@ -112,7 +114,7 @@ def nameless(dataset: Dataset) -> Expression:
 
 def _is_unknown(column: SliceColumn) -> Expression:
     """Return the test for a value that is null; a mark (masked, erased) is no value."""
-    is_no_value = F.coalesce(raw(column).startswith('{"$'), F.lit(True))
+    is_no_value = F.coalesce(_raw(column).startswith('{"$'), F.lit(True))
     return F.col(tick(column.name)).isNull() & is_no_value
 
 
@@ -141,7 +143,7 @@ def replayed(
     """
     dataset.require_key()
     wanted = [n for n, column in enumerate(dataset.columns) if column in [*values]]
-    return _TableReplay(session, dataset, truncations, wanted).of(changes)
+    return TableReplay(session, dataset, truncations, wanted).of(changes)
 
 
 def value_of(dataset: Dataset, column: SliceColumn) -> Expression:
@@ -150,7 +152,7 @@ def value_of(dataset: Dataset, column: SliceColumn) -> Expression:
 
 
 @dataclass(frozen=True)
-class _TableReplay:
+class TableReplay:
     """The replay of one table."""
 
     session: Session
@@ -193,7 +195,7 @@ class _TableReplay:
             F.col("_xid").isNotNull().cast("int").alias("stream"),
             (F.col("_change_type") != "update_preimage").cast("int").alias("rank"),
             nameless(self.dataset).alias("nameless"), F.lit(False).alias("is_carried"),
-            *(digest(column).alias(f"digest{n}") for n, column in enumerate(columns)),
+            *(_digest(column).alias(f"digest{n}") for n, column in enumerate(columns)),
             *(F.col(tick(columns[n].name)).alias(f"value{n}") for n in self.values),
             *([F.col("_pg_raw")] if self.values else ()),
         )  # fmt: skip
@@ -206,10 +208,9 @@ class _TableReplay:
             digests = [f"digest{names.index(name)}" for name in key]
             own = F.when(F.col("nameless"), own).otherwise(F.xxhash64(*digests))
         rows = rows.withColumn("key", own)
-        identity = F.xxhash64(F.lit(stretch), "key")
-        if "row" in rows.columns:
-            identity = F.col("row")
-        return rows.withColumn("row", identity)
+        # A carried state keeps the identity of the stretch before.
+        is_carried = "row" in rows.columns
+        return rows if is_carried else rows.withColumn("row", F.xxhash64(F.lit(stretch), "key"))
 
     def _replay(self, rows: DataFrame) -> DataFrame:
         """Replay keyed rows, in pieces of whole key chains."""
@@ -218,13 +219,19 @@ class _TableReplay:
             [column.source_name for column in self.dataset.columns],
             self.truncations, _lapses(self.dataset),
         )  # fmt: skip
-        pieces = -(-self.dataset.rows * len(self.dataset.columns) // PIECE_VALUES)
-        if pieces > 1:
+        if self.pieces > 1:
             chains = by_piece(self.session, _moves(rows), chain_table, CHAINS)
             rows = rows.join(chains, "key", "left")
-            piece = F.pmod(F.coalesce("chain", "key"), F.lit(pieces)).cast("int")
+            piece = F.pmod(F.coalesce("chain", "key"), F.lit(self.pieces)).cast("int")
             rows = rows.withColumn("piece", piece).drop("chain")
         return by_piece(self.session, rows, facts, self._schema)
+
+    @property
+    def pieces(self) -> int:
+        """Return the number of pieces that fit into memory."""
+        by_values = self.dataset.rows * len(self.dataset.columns) // PIECE_VALUES
+        by_bytes = self.dataset.size_bytes // PIECE_BYTES if self.values else 0
+        return max(by_values, by_bytes) + 1
 
     @property
     def _schema(self) -> pa.Schema:
@@ -325,9 +332,9 @@ def _lapses(dataset: Dataset) -> list[Lapse]:
     """Return the times in which changes of the table may not have been published."""
     return [
         Lapse(
-            TABLE, INCARNATION, each.from_lsn or 0,
-            OPEN_END if each.to_lsn is None else each.to_lsn, OPEN_END, None, None, "",
-            each.operations,
+            relation_id=TABLE, incarnation_id=INCARNATION, from_lsn=each.from_lsn or 0,
+            to_lsn=OPEN_END if each.to_lsn is None else each.to_lsn, over_lsn=OPEN_END,
+            from_time=None, to_time=None, kind="", operations=each.operations,
         )
         for whole in dataset.incarnation.wholes
         for each in whole.lapses
