@@ -250,11 +250,12 @@ class _SimpleReplay:
 
     def __init__(self, piece: _Piece) -> None:
         self._piece = piece
-        order = np.argsort(piece.key, kind="stable")
+        #: The rows, key by key.
+        self._order = np.argsort(piece.key, kind="stable")
         #: The key's row before, and its change before and after.
-        self._row_before, _ = _neighbours(piece.key, order)
-        order = order[piece.kind[order] != _BEFORE]
-        self._before, self._after = _neighbours(piece.key, order)
+        self._row_before, _ = _neighbours(piece.key, self._order)
+        changes = self._order[piece.kind[self._order] != _BEFORE]
+        self._before, self._after = _neighbours(piece.key, changes)
 
     def _simple(self) -> _Mask:
         """Return which rows are of keys that need no other replay."""
@@ -307,8 +308,7 @@ class _SimpleReplay:
 
     def _known(self) -> _Numbers:
         """Return the input rows that hold the last known values of each row, -1 where unknown."""
-        piece = self._piece
-        order = np.argsort(piece.key, kind="stable")
+        piece, order = self._piece, self._order
         begins = (self._row_before[order] < 0) | (piece.kind[order] == _INSERT)
         places, known = np.arange(order.size), np.empty_like(piece.refs)
         for n in range(known.shape[1]):
