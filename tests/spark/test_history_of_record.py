@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from replview.spark.__main__ import main
+from replview.store.models import MaskRule
 from tests.spark.exporting import exported
 
 pytestmark = pytest.mark.slow
@@ -49,6 +50,15 @@ def test_the_answer_is_that_over_an_export(
         assert found["status"] == 0
         assert found["rows"]
     assert not [*(tmp_path / "scratch").iterdir()]
+
+
+def test_what_pages_mask_is_masked(recorded, capsys) -> None:
+    MaskRule.objects.create(table_pattern="t", column_pattern="mail", when="display")
+    found = answer(capsys, "as-of", f"--slot={recorded.slot}", "--table=t")
+    columns = found["columns"]
+    [row] = found["rows"]
+    assert (row[columns.index("id")], row[columns.index("mail")]) == (3, None)
+    assert row[columns.index("_pg_raw")] == {"mail": '{"$masked":true}'}
 
 
 def test_what_is_too_large_is_refused_before_it_is_read(recorded, tmp_path: Path, capsys) -> None:
