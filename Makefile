@@ -24,7 +24,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-share test-fast collect lint lock audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories round-trips wheel screenshots reference clean chromium
+.PHONY: help install install-test demo test test-share test-fast collect lint lock audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories lakes round-trips wheel screenshots reference clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -84,6 +84,9 @@ histories: install-test ## Hold every answer against 1,000 random histories: abo
 
 round-trips: install-test ## Hold 50 random exports in pieces against the record (ROUND_TRIPS= SEED=)
 	ROUND_TRIPS=$(or $(ROUND_TRIPS),50) $(BIN)/pytest -n $(PYTEST_WORKERS) tests/spark/test_round_trip.py
+
+lakes: install-test ## Hold the tables of lakes against 50 random histories, in both formats: hours (ROUND_TRIPS= SEED= SEEDS=)
+	ROUND_TRIPS=$(or $(ROUND_TRIPS),50) $(BIN)/pytest -n $(PYTEST_WORKERS) tests/spark/lake/test_round_trip.py
 
 spark-artefact: .venv/installed ## Build what spark-submit takes along: build/replview-spark.zip
 	@$(BIN)/python -m replview.spark.artefact build
