@@ -1,6 +1,7 @@
 """``lake`` as a job: what it prints, and its exit status for schedulers."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,23 +9,33 @@ from typing import Any
 
 import orjson
 import pytest
+from deltalake import DeltaTable
 
 from replview.spark.__main__ import parser
 from replview.store.retention.tidy import make_partitions
 from tests.support.history_rows import History, insert
 from tests.support.lake_connectors import session_variables
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
 
-def lake(action: str, root: Path, dsn: str) -> tuple[int, list[dict[str, Any]], str]:
+def started(action: str, root: Path, dsn: str, *more: str) -> subprocess.Popen[str]:
+    """Start the job in a process group of its own."""
     environment = {**os.environ, **session_variables(), "REPLVIEW_STORE_URL": dsn}
     command = [sys.executable, "-m", "replview.spark", "lake", action, "--root", str(root),
                "--format", "delta", "--slot", "shop/replview", "--table", "public.orders",
-               "--connector", "none", "--spark", "local[2]"]  # fmt: skip
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    reports = [orjson.loads(line) for line in done.stdout.splitlines()]
-    return done.returncode, reports, done.stderr
+               "--connector", "none", "--spark", "local[2]", *more]  # fmt: skip
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+
+
+def lake(action: str, root: Path, dsn: str) -> tuple[int, list[dict[str, Any]], str]:
+    with started(action, root, dsn) as process:
+        output, log = process.communicate(timeout=300)
+    return process.returncode, [orjson.loads(line) for line in output.splitlines()], log
 
 
 @pytest.mark.own_jvm
@@ -53,6 +64,28 @@ def test_a_run_says_how_far_it_came_and_the_next_one_that_nothing_is_new(
     assert status == 0, log
     reached = {"stored": {"1": 2}, "changes": {"1": 2}, "current": {"1": 2}}
     assert reached.items() <= reports[1].items()
+
+
+@pytest.mark.own_jvm
+def test_a_run_that_was_killed_in_a_batch_is_continued(store_dsn: str, tmp_path: Path) -> None:
+    make_partitions()
+    history = History()
+    for number in range(4):
+        history.commit(insert(number))
+    root = tmp_path / "shop/replview/public~2Eorders"
+    with started("run", tmp_path, store_dsn, "--changes", "1") as process:
+        try:
+            # The first batch is in changes, and not merged yet.
+            log = root / "changes/_delta_log"
+            wait_for(lambda: len([*log.glob("*.json")]) > 1, seconds=240)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    status, _, text = lake("run", tmp_path, store_dsn)
+    assert status == 0, text
+    for kind in ("changes", "current"):
+        rows = DeltaTable(root / kind).to_pyarrow_table()
+        assert sorted(rows["id"].to_pylist()) == ["0", "1", "2", "3"], kind
 
 
 def test_wrong_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
