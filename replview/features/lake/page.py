@@ -25,7 +25,7 @@ class LakeView:
     """A lake as pages show it."""
 
     lake: Lake
-    #: Its tables, as ``facts.relation_facts`` returns them, each with ``behind`` in words.
+    #: Its tables, as ``facts.relation_facts`` returns them, with some facts in words.
     tables: list[dict[str, Any]]
     #: Its last runs, the newest first.
     runs: list[LakeRun]
@@ -130,11 +130,18 @@ def _view(lake: Lake) -> LakeView:
     facts = lake_facts(lake)
     rights = withheld(lake.slot, name=lake.slot_name)
     runs = shown_runs(lake, rights, _RUNS_SHOWN)
-    tables = [{**table, "behind": behind_text(table), "reported":
-               table["reported_at"] and dt.datetime.fromisoformat(table["reported_at"])}
-              for table in facts["tables"]]  # fmt: skip
+    tables = [_shown_table(table) for table in facts["tables"]]
     sentence = _lake_sentence(lake, tables, next(iter(runs), None))
     return LakeView(lake=lake, tables=tables, runs=runs, sentence=sentence)
+
+
+def _shown_table(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a table with those that the page shows in words."""
+    reported = table["reported_at"] and dt.datetime.fromisoformat(table["reported_at"])
+    gaps = [f"commit_seq {first:,} to {last:,} of incarnation {incarnation}"
+            for incarnation, first, last in table["gaps"]]  # fmt: skip
+    words = {"behind": behind_text(table), "reported": reported, "lacks": some_of(gaps, 3)}
+    return {**table, **words}
 
 
 def _lake_sentence(lake: Lake, tables: list[dict[str, Any]], run: LakeRun | None) -> Sentence:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 _ID = models.BigAutoField(
     auto_created=True, primary_key=True, serialize=False, verbose_name='ID')
-_UNENDED = models.Q(('state__in', ['waiting', 'running']))
+_UNENDED = models.Q(('state', 'waiting'), ('state', 'running'), _connector='OR')
 
 
 def _of_lake(name):

@@ -3,9 +3,12 @@
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import Table, index_where
+from replview.store.fields import Table
 from replview.store.models.jobs import ProcessJob
 from replview.store.models.seen import SeenOfLake, SeenOfSlot
+
+#: Runs that have not ended.
+_UNENDED = models.Q(state="waiting") | models.Q(state="running")
 
 
 class Lake(Table):
@@ -95,12 +98,8 @@ class LakeRun(ProcessJob):
 
     class Meta:
         ordering = ["-id"]
-        indexes = [index_where("lake_run_waiting", "id", state__in=["waiting", "running"])]
+        indexes = [models.Index(fields=["id"], name="lake_run_waiting", condition=_UNENDED)]
         constraints = [
             # Two runs of a lake would write the same tables.
-            models.UniqueConstraint(
-                fields=["lake"],
-                name="lake_run_alone",
-                condition=models.Q(state__in=["waiting", "running"]),
-            )
+            models.UniqueConstraint(fields=["lake"], name="lake_run_alone", condition=_UNENDED)
         ]

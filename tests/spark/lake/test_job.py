@@ -1,5 +1,6 @@
 """``lake`` as a job: what it prints, and its exit status for schedulers."""
 
+import argparse
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from replview.spark.__main__ import parser
+from replview.spark.lake import commands
 from replview.store.retention.tidy import make_partitions
 from tests.support.history_rows import History, insert
 from tests.support.lake_connectors import session_variables
@@ -86,6 +88,29 @@ def test_a_run_that_was_killed_in_a_batch_is_continued(store_dsn: str, tmp_path:
     for kind in ("changes", "current"):
         rows = DeltaTable(root / kind).to_pyarrow_table()
         assert sorted(rows["id"].to_pylist()) == ["0", "1", "2", "3"], kind
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [([0, 2], 0), ([2, 2], 2), ([0, 3, 2], 3), ([3, 1, 0], 1)],
+    ids=["something is new", "nothing is new", "a gap", "a failure"],
+)
+def test_the_worst_table_decides_the_exit_status(
+    monkeypatch: pytest.MonkeyPatch, statuses: list[int], status: int
+) -> None:
+    monkeypatch.setattr(commands, "_feeds", lambda *_: statuses)
+    monkeypatch.setattr(commands, "_report", lambda feed, _: feed)
+    assert commands.run(None, argparse.Namespace(follow=None)) == status
+
+
+def test_a_run_that_follows_goes_on_until_a_table_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = iter([[2, 2], [0, 3], [0, 1], [0, 0]])
+    paused: list[float] = []
+    monkeypatch.setattr(commands, "_feeds", lambda *_: next(rounds))
+    monkeypatch.setattr(commands, "_report", lambda feed, _: feed)
+    monkeypatch.setattr(commands.time, "sleep", paused.append)
+    assert commands.run(None, argparse.Namespace(follow=2.5)) == 1
+    assert paused == [2.5, 2.5]
 
 
 def test_wrong_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
