@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from playwright.sync_api import Page, expect
 
-from replview.features.lake.job import rows
+from replview.jobs.lakes import rows
 from replview.store.models import Lake, LakeRelation, LakeRun, Slot
 from tests.browser.axe import findings
 from tests.browser.conftest import Server

@@ -43,6 +43,9 @@ from replview.store.models import (
     Change,
     Erasure,
     Export,
+    Lake,
+    LakeRelation,
+    LakeRun,
     LargeValue,
     MaskRule,
     Quarantine,
@@ -332,6 +335,37 @@ def test_a_folder_that_is_away_is_named_and_tried_again(clinic, exported, tmp_pa
     # The visit was not named.
     found = files_holding("PLANTED Ann", away) + files_holding("PLANTED@new", away)
     assert found == []
+
+
+@pytest.mark.slow
+def test_a_lake_that_is_busy_is_named_and_tried_again(clinic, capsys) -> None:
+    clinic.live()
+    names = {"patients": "public.patient", "visits": "public.visit"}
+    for name, table in names.items():
+        lake = Lake.objects.create(name=name, slot=clinic.slot, slot_name=str(clinic.slot),
+                                   format="delta", root=f"/{name}")  # fmt: skip
+        LakeRelation.objects.create(lake=lake, name=table)
+    lake = Lake.objects.get(name="patients")
+    run = LakeRun.objects.create(lake=lake, action="run", requested_how="page")
+
+    call_command("erase", str(clinic.slot), *PERSON, dry_run=True)
+    shown = "lake patients (/patients#patients): searched by Spark when it is erased"
+    assert shown in capsys.readouterr().out
+    with pytest.raises(CommandError, match="not reached: lake patients"):
+        clinic.erase(*PERSON)
+    act = Erasure.objects.latest("pk")
+    assert act.state == Erasure.State.UNFINISHED
+    [root] = act.roots
+    assert (root["what"], root["problem"]) == (
+        "lake patients", f"lake patients is busy: run {run.pk} (run) is waiting"
+    )  # fmt: skip
+    # An actor may be in the changes of every table.
+    act = erasing.request(
+        read_erasure_request(clinic.slot, [], actor="Ann"), by="alice", how="command"
+    )
+    serving.carry_out(erasing.claim(act.pk), threading.Event())
+    act.refresh_from_db()
+    assert [root["what"] for root in act.roots] == ["lake patients", "lake visits"]
 
 
 @pytest.mark.slow

@@ -3,21 +3,25 @@
 pyarrow is imported only when a root is opened, to save memory in workers that erase nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from replview.features.erasure.lakes import lakes_of
 from replview.store.models import ArchiveMark, Erasure, Export, Slot, SlotEvent
 from replview.store.retention import archive
 from replview.targets.policy import read_policy
 
 #: State of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
-#: ``done``, ``left_out_by``.
+#: ``done``, ``left_out_by``; for a lake also ``lake``, its identifier.
 RootState = dict[str, Any]
 
 
-def roots_of(slot: Slot, row: Erasure) -> dict[str, RootState]:
-    """Return every folder or URL that the slot was written to, with the state of earlier tries."""
+def roots_of(slot: Slot, row: Erasure, names: Collection[str]) -> dict[str, RootState]:
+    """Return every folder or URL that the slot was written to, with the state of earlier tries.
+
+    Lakes are among them if they hold a table of these names; for an actor, all lakes.
+    """
     found: dict[str, RootState] = {}
     target = archive.chosen().target
     marks = ArchiveMark.objects.filter(incarnation__slot=slot).values_list("target", flat=True)
@@ -26,6 +30,9 @@ def roots_of(slot: Slot, row: Erasure) -> dict[str, RootState]:
     exports = Export.objects.filter(slot=slot).exclude(state=Export.State.WAITING).order_by("pk")
     for pk, url in exports.values_list("pk", "target"):
         found.setdefault(url, {"root": url, "what": f"export {pk}"})
+    for lake in lakes_of(slot, names, actor=row.names_actor):
+        url = f"{lake.root}#{lake.name}"
+        found[url] = {"root": url, "what": f"lake {lake}", "lake": lake.pk}
     before = {each["root"]: each for each in row.roots}
     return {url: {**state, **before.get(url, {})} for url, state in found.items()}
 

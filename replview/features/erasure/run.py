@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from django.utils import timezone
 from psycopg import sql
 
@@ -24,6 +25,7 @@ from replview.features.erasure import queue as erasing
 from replview.features.erasure import related_rows
 from replview.features.erasure.files import RootState, homes_of, reach, roots_of
 from replview.features.erasure.following import follow_rows, requested_spans
+from replview.features.erasure.lakes import LakeProblem, erase_from_lake, stored_from
 from replview.features.erasure.queue import Unerasable
 from replview.features.erasure.related_rows import FILTERS, RelatedRows
 from replview.features.erasure.rows import (
@@ -35,7 +37,7 @@ from replview.features.erasure.rows import (
 )
 from replview.store.connecting import connect_store
 from replview.store.django_session import rows
-from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
+from replview.store.models import Erasure, Export, HistoryJob, Lake, LakeRun, Relation, Slot
 from replview.store.read.row_history.keys import tables_named
 from replview.store.read.row_history.trails import Key, KeySpan
 from replview.text.formats import plural
@@ -90,8 +92,13 @@ class Act:
             typed = [key for other, key in act.plan["pairs"] if other == name]
             asked = [span for key in typed for span in requested_spans(table, key)]
             act.spans[name] = (*known, *asked)
-        act.roots = roots_of(slot, row)
+        act.roots = act.all_roots()
         return act
+
+    def all_roots(self) -> dict[str, RootState]:
+        """Return every folder, URL and lake that the slot was written to."""
+        names = {name for table in self.tables.values() for name in table.all_names}
+        return roots_of(self.slot, self.row, names)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -122,7 +129,7 @@ class Act:
         """Find every key that the rows had, and its range; store both sealed."""
         for name, table in self.tables.items():
             self._step(f"following rows of {name}")
-            roots = [(state, self._root(url)) for url, state in self._asked_roots()]
+            roots = [(state, self._root(url)) for url, state in self._asked_files()]
             opened = [(state, root) for state, root in roots if root is not None]
             self.spans[name] = follow_rows(table, opened, self.spans[name])
         state = {name: [span.to_json() for span in spans] for name, spans in self.spans.items()}
@@ -187,7 +194,7 @@ class Act:
         if (masked := self._only_masked) is not None:
             raise Unerasable(masked["problem"], masked["remedy"])
         if self.withheld:
-            for _, root in self._asked_roots():
+            for _, root in self._asked_files():
                 reach(root, lambda: None)
             return {"withheld": True}
         tally, eraser = ErasedCounts(), Eraser(self.day, self.columns, os.urandom(32))
@@ -207,7 +214,7 @@ class Act:
         beside[related_rows.TEXTS] = sum(text in naming for _, text in texts)
         if self.actor:
             beside["transactions of the actor"] = erased_actor.count(self.slot, self.actor)
-        for url, root in self._asked_roots():
+        for url, root in self._asked_files():
             self._step(f"looking into {root['what']}")
             reach(root, partial(self._look_into, url, root))
         if not tally.changes and (unfindable := self.roots.get(RECORD)) and len(self.roots) == 1:
@@ -254,10 +261,13 @@ class Act:
         A root that cannot be reached is reported, and the others are erased.
         """
         # Include exports that began meanwhile and may have read values.
-        self.roots = {**roots_of(self.slot, self.row), **self.roots}
+        self.roots = {**self.all_roots(), **self.roots}
         for url, root in self._asked_roots():
             self._step(f"erasing from {root['what']}")
-            root["done"] = reach(root, partial(self._erase_from, url, root))
+            if "lake" in root:
+                root["done"] = self._erase_from_lake(root)
+            else:
+                root["done"] = reach(root, partial(self._erase_from, url, root))
             erasing.rows.beat(self.row, roots=list(self.roots.values()))
         return [s for s in self.roots.values() if not s.get("done") and not s.get("left_out_by")]
 
@@ -271,7 +281,7 @@ class Act:
                 for page in self._pages(name, table)
             )
             left[name] = sum(map(eraser.left, filter(None, pages)))
-        for url, state in self._asked_roots():
+        for url, state in self._asked_files():
             self.check()
             reach(state, partial(self._count_left, url, str(state["what"]), left))
         return " and ".join(f"{plural(n, 'place')} in {what}" for what, n in left.items() if n)
@@ -289,8 +299,12 @@ class Act:
     def _readers(self) -> set[str]:
         exports = Export.objects.filter(slot=self.slot, state=Export.State.RUNNING)
         jobs = HistoryJob.objects.filter(state=HistoryJob.State.RUNNING)
-        return {f"export {pk}" for pk in exports.values_list("pk", flat=True)} | {
-            f"history job {pk}" for pk in jobs.values_list("pk", flat=True)
+        runs = LakeRun.objects.filter(lake__slot=self.slot, state=LakeRun.State.RUNNING)
+        reading = {"export": exports, "history job": jobs, "run of a lake": runs}
+        return {
+            f"{what} {pk}"
+            for what, found in reading.items()
+            for pk in found.values_list("pk", flat=True)
         }
 
     def vacuum(self, days: Sequence[str]) -> None:
@@ -362,6 +376,10 @@ class Act:
         asked = [url for url in self.roots if url != RECORD]
         return [(u, self.roots[u]) for u in asked if not self.roots[u].get("left_out_by")]
 
+    def _asked_files(self) -> list[tuple[str, RootState]]:
+        """Return the roots of files; those of lakes are Spark's."""
+        return [(url, state) for url, state in self._asked_roots() if "lake" not in state]
+
     def _root(self, url: str) -> "ErasureRoot | None":
         from replview.parquet.erasure.roots import ErasureRoot
         from replview.parquet.writing.problems import TargetProblem
@@ -386,6 +404,39 @@ class Act:
         # An earlier try may have rewritten the files.
         state |= {"files": len(standing.files), "rows": standing.rows or state.get("rows", 0)}
         _check_findable(standing.unfindable)
+
+    def _erase_from_lake(self, state: RootState) -> bool:
+        """Erase from a lake; store a problem in ``state``. Return success."""
+        lake = Lake.objects.filter(pk=state["lake"]).first()
+        if lake is None:
+            remedy = "erase from its tables by hand, then leave it out"
+            state |= {"problem": "the lake was removed", "remedy": remedy}
+            return False
+        by = f"erasure {self.row.pk}"
+        try:
+            counts = erase_from_lake(lake, self._lake_document(), self.check, by=by)
+        except LakeProblem as problem:
+            state |= {"problem": problem.cause, "remedy": problem.remedy}
+            return False
+        # An earlier try may have erased the rows.
+        counts = {name: n or state.get(name, 0) for name, n in counts.items()}
+        state |= {"problem": "", "remedy": "", **counts}
+        return True
+
+    def _lake_document(self) -> dict[str, Any]:
+        """Return the erasure in the form that a lake's job needs."""
+        tables: dict[str, dict[str, list[Any]]] = {}
+        for name, table in self.tables.items():
+            # A lake contains no aborted transactions.
+            spans = [span for span in self.spans[name] if span.transaction_id is None]
+            found = {"spans": [span.to_json() for span in spans],
+                     "places": self.plan.get("places", {}).get(name, [])}  # fmt: skip
+            tables |= dict.fromkeys(table.all_names, found)
+        return {
+            "mark": orjson.dumps(erased_mark(self.day)).decode(), "columns": self.columns,
+            "actor": self.actor, "alias": erased_actor.alias(self.row.pk),
+            "stored_from": stored_from(self.slot), "tables": tables,
+        }  # fmt: skip
 
     def _count_left(self, url: str, what: str, left: dict[str, int]) -> None:
         from replview.parquet.erasure.roots import ErasureRoot

@@ -153,7 +153,9 @@ def _root(row: Erasure, state: Mapping[str, Any]) -> RootView:
         remedy = str(state.get("remedy") or "")
         words, level = f"not reached: {problem}" + (f"; {remedy}" if remedy else ""), "now"
     elif state.get("files") is None:
-        words, level = "not searched yet", "unknown"
+        by_spark = "lake" in state
+        words = "searched by Spark when it is erased" if by_spark else "not searched yet"
+        level = "unknown"
     else:
         files, rows = int(state["files"]), int(state.get("rows") or 0)
         what = f"{plural(files, 'file')} with {plural(rows, 'change')}" if files else "nothing"

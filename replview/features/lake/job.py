@@ -6,46 +6,32 @@ or killed is repeated from the lake's last commit, so that no change is there tw
 
 import contextlib
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import orjson
-from django.conf import settings
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from replview.jobs.following import After, end_leftover, follow, scratch_folder, silent_end, worker
-from replview.jobs.rows import JobRows
+from replview.jobs.following import After, follow, scratch_folder, silent_end, worker
+from replview.jobs.lakes import end_leftovers, recover, rows
 from replview.spark.exit_statuses import DONE, GAP, NOTHING_NEW
 from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
 from replview.store.models import Lake, LakeRelation, LakeRun
-from replview.store.retention import archive
+from replview.targets.lakes import lake_arguments, lake_log
 from replview.targets.policy import Refused, check_again, read_policy
 
 log = logging.getLogger(__name__)
 
 #: Seconds to wait for the last line of a job that has ended.
 _LAST_LINE_SECONDS = 10.0
-#: Bytes beyond which the log of a lake's runs starts again.
-_LOG_BYTES = 4 * 1024 * 1024
 #: Columns of a table that its report may have.
 _REPORTED = ("reached", "batches", "no_current", "sizes")
 Report = dict[str, Any]
 OnReport = Callable[[Report], None]
-
-rows = JobRows(
-    LakeRun,
-    task="replview.serve_lake_runs",
-    lost_seconds=20.0,
-    most_attempts=3,
-    remedy="See its log, and the memory of the machine; then run it again",
-    beside=("lake__slot__source",),
-)
 
 
 class _RunProcess:
@@ -53,9 +39,7 @@ class _RunProcess:
 
     def __init__(self, row: LakeRun) -> None:
         """Start the process. Raises ``OSError``."""
-        self.log_path = Path(settings.DATA_DIR) / "lake-logs" / f"{row.lake}.log"
-        if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES:
-            self.log_path.unlink()
+        self.log_path = lake_log(row.lake)
         self._job = JobProcess.start(
             arguments(row), log=self.log_path, scratch=scratch_folder(),
             environment={"REPLVIEW_STORE_URL": store_conninfo()},
@@ -138,23 +122,14 @@ def _store_report(lake: Lake, table: str, report: Report) -> None:
 
 
 def arguments(row: LakeRun) -> list[str]:
-    """Return the job's command line; a value follows a ``=``, so that none is read as an option."""
-    lake = row.lake
-    spark = row.words.get("spark") or os.environ.get("REPLVIEW_SPARK") or "local[2]"
-    options = {
-        "root": lake.root, "format": lake.format, "slot": lake.slot_name,
-        "connector": lake.connector, "archive": archive.chosen().target or "", "spark": spark,
-        "changes": row.words.get("changes") or "", "follow": row.words.get("follow") or "",
-    }  # fmt: skip
-    argv = [f"--{name}={value}" for name, value in options.items() if value]
-    tables = [f"--table={relation.name}" for relation in lake.relations.all()]
-    return ["lake", row.action, *argv, *tables]
+    """Return the command line of the run's job."""
+    tables = [relation.name for relation in row.lake.relations.all()]
+    return lake_arguments(row.lake, row.action, tables, **row.words)
 
 
 def carry_out(row: LakeRun, stop: threading.Event, on_report: OnReport | None = None) -> None:
     """Do a claimed run and store its outcome; ``on_report`` is called for each stored report."""
-    # An earlier attempt may still write.
-    end_leftover(row, f"--root={row.lake.root}\0")
+    end_leftovers(row.lake)
     try:
         _check(row)
         process = _RunProcess(row)
@@ -211,19 +186,5 @@ def _conclude(process: _RunProcess, row: LakeRun, problems: Mapping[str, tuple[s
     rows.fail(row, cause, remedy, reading=table)
 
 
-def fail_lost_commands() -> None:
-    """End the runs of killed commands, which nobody continues."""
-    lost = rows.rows(rows.lost, requested_how=LakeRun.How.COMMAND)
-    rows.leave(
-        lost, "FAILED", finished_at=timezone.now(), problem_cause="its command was killed",
-        problem_remedy="Run it again: it continues from the lake's last commit",
-    )  # fmt: skip
-
-
-def _recover() -> None:
-    fail_lost_commands()
-    rows.give_back_lost()
-
-
 #: A lost worker's run is repeated from the lake's last commit.
-KIND = rows.served(name="lake-run", run=carry_out, recover=_recover)
+KIND = rows.served(name="lake-run", run=carry_out, recover=recover)

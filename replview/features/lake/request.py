@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 
-from replview.features.lake.job import fail_lost_commands, rows
+from replview.jobs import lakes
+from replview.jobs.lakes import LakeBusy
 from replview.store.models import Lake, LakeRelation, LakeRun, Relation, Slot
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, read_policy, target_of
@@ -73,8 +73,8 @@ def remove(lake: Lake, *, delete_tables: bool) -> list[str]:
     from replview.parquet.writing.layout import encoded
     from replview.parquet.writing.targets import Target
 
-    if run := rows.rows(rows.unended, lake=lake).first():
-        raise _is_busy(run)
+    if run := lakes.unended(lake):
+        raise _refusal(LakeBusy(lake, run))
     deleted = []
     source, _, slot = lake.slot_name.partition("/")
     names = [relation.name for relation in lake.relations.all()]
@@ -96,29 +96,17 @@ def request_run(
 
     Raises ``Refused`` while another run of the lake has not ended.
     """
-    # A killed command may hold the lake, and there may be no worker to notice it.
-    fail_lost_commands()
-    row = LakeRun(lake=lake, action=action, requested_by=by, requested_how=how, anywhere=True,
-                  words=dict(words or {}))  # fmt: skip
     try:
-        with transaction.atomic():
-            row.save()
-            if how == LakeRun.How.COMMAND:
-                row = rows.claim(Q(pk=row.pk)) or row
-            else:
-                rows.announce()
-            note_act(lake, {"act": action, "run": row.pk, "how": str(how)},
-                  [relation.name for relation in lake.relations.all()])  # fmt: skip
-    except IntegrityError:
-        raise _is_busy(rows.rows(rows.unended, lake=lake).first()) from None
+        row = lakes.request(lake, action, by=by, how=how, words=words)
+    except LakeBusy as busy:
+        raise _refusal(busy) from None
+    note_act(lake, {"act": action, "run": row.pk, "how": str(how)},
+             [relation.name for relation in lake.relations.all()])  # fmt: skip
     return row
 
 
-def _is_busy(run: LakeRun | None) -> Refused:
-    if run is None:
-        return Refused("another run of the lake ended just now", "Run it again")
-    cause = f"lake {run.lake} is busy: run {run.pk} ({run.action}) is {run.state}"
-    return Refused(cause, "Wait until it has ended, or cancel it on the lake's page")
+def _refusal(busy: LakeBusy) -> Refused:
+    return Refused(str(busy), "Wait until it has ended, or cancel it on the lake's page")
 
 
 def note_act(lake: Lake, details: Mapping[str, Any], tables: Iterable[str] = ()) -> None:

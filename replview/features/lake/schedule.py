@@ -4,8 +4,8 @@ import contextlib
 
 from psycopg import sql
 
-from replview.features.lake.job import rows
 from replview.features.lake.request import note_act, request_run
+from replview.jobs.lakes import rows
 from replview.jobs.running import chore
 from replview.store import django_session
 from replview.store.models import Lake, LakeRun

@@ -7,9 +7,9 @@ from replview.access.guard import NeedsRole, require
 from replview.access.page import GET, OPERATOR, POST, Nav, page
 from replview.access.rights import Role
 from replview.access.visibility import current_visibility
-from replview.features.lake.job import rows
 from replview.features.lake.page import read_lake_page, read_lakes_page, refused_now
 from replview.features.lake.request import note_act, request_run
+from replview.jobs.lakes import rows
 from replview.store.models import Lake, LakeRun
 from replview.targets.policy import Refused
 from replview.ui.job_pages import log_of
@@ -39,7 +39,7 @@ def one_lake(request: HttpRequest, lake_id: int) -> HttpResponse:
 def run(request: HttpRequest, lake_id: int) -> HttpResponse:
     """Request a run or maintenance, and redirect to the lake; a refusal is shown there."""
     lake, action = _lake(lake_id), request.POST.get("action", "")
-    if action not in LakeRun.Action.values:
+    if action not in (LakeRun.Action.RUN, LakeRun.Action.MAINTAIN):
         raise Http404("there is no such action")
     try:
         if refused := refused_now():

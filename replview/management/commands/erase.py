@@ -219,7 +219,8 @@ def _root_line(root: Mapping[str, Any]) -> str:
     if root.get("problem"):
         return f"{name}: not reached: {root['problem']}. {root.get('remedy', '')}".rstrip()
     if root.get("files") is None:
-        return f"{name}: not searched yet"
+        when = "searched by Spark when it is erased" if "lake" in root else "not searched yet"
+        return f"{name}: {when}"
     files, rows = int(root.get("files") or 0), int(root.get("rows") or 0)
     return f"{name}: {plural(files, 'file')} with {plural(rows, 'change')}"
 

@@ -1,4 +1,4 @@
-"""``lake run|status|maintain`` as a job: feed, show and maintain the tables of a lake.
+"""``lake run|status|maintain|erase`` as a job: feed, show, maintain the tables of a lake, or erase.
 
 ``replview lake`` starts it in a process of its own; spark-submit can start it on a cluster.
 Standard output has one line of JSON when a table begins (``{"table", "state": "running"}``) and
@@ -9,7 +9,10 @@ import argparse
 import logging
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from replview.parquet.job_process import problem_of, say
 from replview.spark.exit_statuses import DONE, FAILED, GAP, NOTHING_NEW
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from replview.spark.lake.feeding import Feed
     from replview.spark.lake.tables import LakeTable
 
-ACTIONS = ("run", "status", "maintain")
+ACTIONS = ("run", "status", "maintain", "erase")
 log = logging.getLogger("replview.lake")
 _UNEXPECTED = "the log of the run names the place; run it again, and report it if it fails again"
 
@@ -35,8 +38,8 @@ def add_lake(commands: Any) -> None:
         help="maintain tables in Delta or Iceberg: every change, and the rows as they are now",
         description="Experimental: do not rely on 'current' alone yet. "
         "Append what is stored now to the lake's 'changes' and merge it into "
-        "'current' (run), say how far they are (status), or compact them (maintain). The store's "
-        "address is in REPLVIEW_STORE_URL.",
+        "'current' (run), say how far they are (status), compact them (maintain), or erase rows "
+        "(erase). The store's address is in REPLVIEW_STORE_URL.",
     )
     parser.set_defaults(whole=run, settings=settings, json=True)
     parser.add_argument("action", choices=ACTIONS)
@@ -49,6 +52,8 @@ def add_lake(commands: Any) -> None:
                         help="of one batch, about (default: 1000000)")  # fmt: skip
     parser.add_argument("--follow", type=float, metavar="SECONDS", help="with run: run again so "
                         "long after each run, until it is stopped or fails")  # fmt: skip
+    parser.add_argument("--erasure", metavar="FILE", help="with erase: the rows, as JSON; "
+                        "'replview erase' writes it")  # fmt: skip
     parser.add_argument("--archive", metavar="URL", help="has what the store deleted")
     parser.add_argument("--connector", metavar="COORDINATES", help="Maven's, or 'none' if Spark "
                         "has the connector (default: the one for this Spark)")  # fmt: skip
@@ -73,7 +78,7 @@ def run(spark: "SparkSession", options: argparse.Namespace) -> int:
             "name a cluster (spark://…) or this machine (local[2]) with --spark",
         )
     while True:
-        statuses = [_report(feed, options.action) for feed in _feeds(spark, options)]
+        statuses = [_report(feed, options) for feed in _feeds(spark, options)]
         if options.follow is None or FAILED in statuses:
             break
         time.sleep(options.follow)
@@ -83,13 +88,13 @@ def run(spark: "SparkSession", options: argparse.Namespace) -> int:
     return NOTHING_NEW if all(status == NOTHING_NEW for status in statuses) else DONE
 
 
-def _report(feed: "Feed", action: str) -> int:
+def _report(feed: "Feed", options: argparse.Namespace) -> int:
     """Do the action for one table and print what it gave; return its exit status."""
     table = feed.lake.relation
     say({"table": table, "state": "running"})
     try:
         with naming_connectors():
-            status, facts = _done(feed, action)
+            status, facts = _done(feed, options)
     except Exception as error:
         problem = problem_of(error, log, what="the lake", unexpected=_UNEXPECTED)
         say({"table": table, "state": "failed", **problem})
@@ -113,10 +118,13 @@ def _feeds(spark: "SparkSession", options: argparse.Namespace) -> "Iterator[Feed
         yield Feed(lake, options.changes, more)
 
 
-def _done(feed: "Feed", action: str) -> tuple[int, dict[str, Any]]:
+def _done(feed: "Feed", options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Do the action for one table; return its exit status and what to print."""
     from replview.spark.lake.maintenance import maintain
 
+    action = options.action
+    if action == "erase":
+        return DONE, {"erased": _erase(feed, options.erasure), "sizes": _sizes(feed.lake)}
     if action == "maintain":
         maintain(feed.lake)
         return DONE, {"sizes": _sizes(feed.lake)}
@@ -126,6 +134,17 @@ def _done(feed: "Feed", action: str) -> tuple[int, dict[str, Any]]:
     facts = {"reached": fed.reached, "batches": fed.batches, "gaps": fed.gaps,
              "no_current": fed.no_current, "sizes": _sizes(feed.lake)}  # fmt: skip
     return GAP if fed.gaps else DONE if fed.batches else NOTHING_NEW, facts
+
+
+def _erase(feed: "Feed", path: str | None) -> dict[str, int]:
+    """Erase the rows that a file names; return how many rows of how many files had them."""
+    from replview.spark.lake.erasing import LakeErasure, erase
+
+    if path is None:
+        raise SparkProblem("no rows are named", "give --erasure FILE")
+    document = orjson.loads(Path(path).read_bytes())
+    wanted = LakeErasure.from_json(document, feed.lake.relation)
+    return erase(feed.lake, feed.settle(), wanted)
 
 
 def _sizes(lake: "LakeTable") -> dict[str, dict[str, int]]:

@@ -69,6 +69,10 @@ class Feed:
         fed.no_current = self.lake.shape.get("missed", "") if shape.is_keyed else _NO_KEY
         return fed
 
+    def settle(self) -> TableShape:
+        """Merge what ``current`` lacks of ``changes``, and return the shape of both."""
+        return self._catch_up(None)
+
     def _catch_up(self, former: TableShape | None) -> TableShape:
         """Merge what ``current`` lacks, in tables that fit the newest version of the relation."""
         shape = self._shape()

@@ -73,6 +73,13 @@ class LakeFormat(ABC):
     def maintenance(self, spark: "SparkSession", table: str, before: dt.datetime) -> Iterator[str]:
         """Yield the statements that compact a table and delete files from before a time."""
 
+    @abstractmethod
+    def forget_versions(self, spark: "SparkSession", table: str) -> None:
+        """Delete all versions of a table but the present one, with their files, at once.
+
+        No other session may write to the table meanwhile.
+        """
+
     @contextmanager
     def reaching(self, spark: "SparkSession", offset: "Offset", incarnation: int) -> Iterator[None]:
         """Record ``offset`` with each commit of the session."""
@@ -143,6 +150,11 @@ class Delta(LakeFormat):
         yield f"OPTIMIZE {table}"
         yield f"VACUUM {table} RETAIN {hours} HOURS"
 
+    def forget_versions(self, spark: "SparkSession", table: str) -> None:
+        """Run VACUUM, which refuses so short a retention unless it is told to allow it."""
+        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
+
 
 class Iceberg(LakeFormat):
     """Apache Iceberg: tables of a catalog in folders; a snapshot carries a property."""
@@ -198,16 +210,34 @@ class Iceberg(LakeFormat):
 
     def maintenance(self, spark: "SparkSession", table: str, before: dt.datetime) -> Iterator[str]:
         """Yield the procedures; the offset becomes the table's, as its snapshot may expire."""
-        reached = spark_literal(orjson.dumps(self.reached(spark, table)).decode())
-        call = (
-            f"CALL {_CATALOG}.system.{{}}(table => {spark_literal(table.partition('.')[2])}, {{}})"
-        )
-        time = f"TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}'"
+        call, time = self._call(table), f"TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}'"
         sizes = f"map('target-file-size-bytes', '{_FILE_BYTES}')"
         yield call.format("rewrite_data_files", f"options => {sizes}")
-        yield f"ALTER TABLE {table} SET TBLPROPERTIES ('{_REACHED}' = {reached})"
+        yield self._keep_offset(spark, table)
         yield call.format("expire_snapshots", f"older_than => {time}")
         yield call.format("remove_orphan_files", f"older_than => {time}")
+
+    def forget_versions(self, spark: "SparkSession", table: str) -> None:
+        """Expire all other snapshots, and delete orphans without the procedure's least age."""
+        spark.sql(self._keep_offset(spark, table))
+        expired = "older_than => current_timestamp(), retain_last => 1"
+        spark.sql(self._call(table).format("expire_snapshots", expired))
+        jvm: Any = spark._jvm
+        iceberg = jvm.org.apache.iceberg.spark
+        loaded = iceberg.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
+        orphans = iceberg.actions.SparkActions.get().deleteOrphanFiles(loaded)
+        orphans.olderThan(jvm.java.lang.System.currentTimeMillis()).execute()
+
+    def _call(self, table: str) -> str:
+        """Return the call of a procedure on the table, without its name and further arguments."""
+        return (
+            f"CALL {_CATALOG}.system.{{}}(table => {spark_literal(table.partition('.')[2])}, {{}})"
+        )
+
+    def _keep_offset(self, spark: "SparkSession", table: str) -> str:
+        """Return the statement that makes the offset, a snapshot's property, the table's."""
+        reached = spark_literal(orjson.dumps(self.reached(spark, table)).decode())
+        return f"ALTER TABLE {table} SET TBLPROPERTIES ('{_REACHED}' = {reached})"
 
 
 FORMATS: Mapping[str, LakeFormat] = {each.name: each for each in (Delta(), Iceberg())}

@@ -87,6 +87,7 @@ class LakeRun(ProcessJob):
     class Action(models.TextChoices):
         RUN = "run"
         MAINTAIN = "maintain"
+        ERASE = "erase"
 
     lake = models.ForeignKey(Lake, on_delete=models.CASCADE, related_name="runs")
     action = models.CharField(max_length=8, choices=Action)

@@ -9,11 +9,12 @@ from django.utils import timezone
 
 from replview.features.lake import schedule
 from replview.features.lake.facts import behind_text, lake_facts, state_of
-from replview.features.lake.job import _store_report, arguments, carry_out, rows
+from replview.features.lake.job import _store_report, arguments, carry_out
 from replview.features.lake.request import add, remove, request_run
 from replview.features.lake.schedule import request_due_runs, set_schedule
 from replview.health import lake_lag
 from replview.health.lake_lag import LakeLag, lag_of
+from replview.jobs.lakes import rows
 from replview.store import instance_settings
 from replview.store.models import AccessRecord, Lake, LakeRelation, LakeRun, Source
 from replview.store.retention.tidy import make_partitions

@@ -7,9 +7,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from replview.features.lake.job import rows
 from replview.features.lake.page import read_lakes_page
 from replview.features.lake.request import add, request_run
+from replview.jobs.lakes import rows
 from replview.store import instance_settings
 from replview.store.models import Lake, LakeRun, MaskRule
 from replview.store.retention.tidy import make_partitions
