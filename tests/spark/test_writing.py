@@ -184,6 +184,28 @@ def test_cancelling_leaves_nothing_unless_it_shall_go_on_later(whole, store_dsn,
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_writers_are_ended_and_the_first_error_is_raised(whole, store_dsn, tmp_path) -> None:
+    ended = []
+
+    def write(writer, parts, dsn, wrote, cancelled):
+        try:
+            while True:
+                yield None
+        finally:
+            ended.append("writers")
+            raise ArithmeticError
+
+    reports = iter([None, BrokenPipeError()])
+
+    def report(progress) -> None:
+        if (error := next(reports)) is not None:
+            raise error
+
+    with pytest.raises(BrokenPipeError):
+        export(whole, Target.of(str(tmp_path)), dsn=store_dsn, write_parts=write, progress=report)
+    assert ended == ["writers"]
+
+
 def test_a_slice_is_taken_back_beside_another(whole, store_dsn, tmp_path) -> None:
     target = Target.of(str(tmp_path))
     first = export(replace(whole, through_seq=6), target, dsn=store_dsn)

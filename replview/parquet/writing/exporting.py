@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -200,21 +200,33 @@ class _ExportRun:
         self._tell(plan, done)
         if not missing:
             return
-        if self.write_parts is None:
-            finished = self._in_this_process(writer, missing)
-        else:
-            finished = self.write_parts(writer, missing, self.dsn, self._wrote, self.cancelled)
-        for each in finished:
-            if each is not None:
-                done[each.path] = each
-            self._tell(plan, done)
+        finished = self._finished(writer, missing)
+        try:
+            for each in finished:
+                if each is not None:
+                    done[each.path] = each
+                self._tell(plan, done)
+        except BaseException:
+            # End the writers now; an error of theirs must not replace the one that ends the export.
+            with suppress(Exception):
+                finished.close()
+            raise
         if self.cancelled():
             raise Cancelled  # while the last files were written
+
+    def _finished(
+        self, writer: PartWriter, missing: list[FilePart]
+    ) -> Generator[WrittenFile | None]:
+        """Yield each file when it is finished, and None when progress may be reported."""
+        if self.write_parts is None:
+            yield from self._in_this_process(writer, missing)
+        else:
+            yield from self.write_parts(writer, missing, self.dsn, self._wrote, self.cancelled)
 
     def _in_this_process(
         self, writer: PartWriter, missing: list[FilePart]
     ) -> Iterator[WrittenFile | None]:
-        """Yield each file when it is finished, and None when progress may be reported."""
+        """Write the files in threads, each with a session of its own."""
         stopped = threading.Event()
         with ExitStack() as stack:
             workers = min(_SIDE_BY_SIDE, len(missing))
