@@ -50,5 +50,11 @@ def test_an_erasure_reaches_the_lakes_that_hold_the_table(
     assert (root["rows"], root["files"]) == (2, 1)
     assert files_holding(PLANTED, tmp_path / "person", tmp_path / "data") == []
     assert columns_holding(PLANTED) == []
+    # A lake that reads the record only now has no row without its key.
+    late = Lake(name="late", slot=recording.slot, format="delta", root="late", connector="none")
+    add(late, ["public.person"], base=tmp_path)
+    run("lake", "run", "late")
+    sizes = late.relations.get().sizes
+    assert [sizes[kind]["rows"] for kind in ("changes", "current")] == [3, 1]
     ended = LakeRun.objects.get(action="erase")
     assert (ended.state, ended.requested_by) == ("done", f"erasure {act.pk}")
