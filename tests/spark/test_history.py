@@ -78,6 +78,15 @@ def test_as_of_begins_with_the_last_truncation_or_baseline(history, engine) -> N
     assert (last.complete, last.details["begins"]["with"]) == (True, "baseline")
 
 
+def test_before_the_first_change_nothing_is_there(history, engine) -> None:
+    dataset, moment = history.write(), HistoryEnd(lsn=1)
+    span = HistoryRange(to_lsn=1)
+    assert as_of(engine, dataset, moment).frame.collect() == []
+    assert row_versions(engine, dataset, moment).frame.collect() == []
+    assert who_changed(engine, [dataset], span).frame.collect() == []
+    assert hot_rows(engine, dataset, span).frame.collect() == []
+
+
 def test_what_is_missing_is_said(history, engine) -> None:
     history.commit(("T",))
     history.commit(("I", row(1, "x", "y")))

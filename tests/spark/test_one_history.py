@@ -12,6 +12,7 @@ from replview.parquet import reading
 from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
+from replview.spark.history import row_states
 from replview.spark.history.activity import churn, hot_rows, who_changed
 from replview.spark.history.datasets import Dataset, ExportedIncarnation, HistoryEnd
 from replview.spark.history.snapshots import as_of, row_versions
@@ -212,3 +213,27 @@ def test_inserts_of_a_time_without_a_key_are_rows(tmp_path: Path, engine) -> Non
     unknown = as_of(engine, history.write())
     assert [r["id"] for r in unknown.frame.collect()] == [3]
     assert [reason[:10] for reason in unknown.reasons] == ["1 changes ", "1 rows can"]
+
+
+def test_a_table_whose_key_changed_has_the_same_history_in_pieces(
+    tmp_path: Path, engine, monkeypatch
+) -> None:
+    history = History(tmp_path)
+    history.commit(*(("I", row(n, f"a{n}", f"b{n}")) for n in range(20)))
+    history.becomes(*V1, key=("a",))
+    # Rows move in both stretches, and between them their key is another one.
+    history.commit(*(("U", row(n, f"a{n + 20}", f"b{n}"), {"a": f"a{n}"}) for n in range(10)))
+    history.becomes(*V1)
+    history.commit(*(("U", row(n + 50, "z", f"b{n}"), {"id": n}) for n in range(5, 15)))
+    dataset = history.write()
+
+    def answers() -> list[list[tuple[Any, ...]]]:
+        found = (as_of(engine, dataset), row_versions(engine, dataset),
+                 who_changed(engine, [dataset]), hot_rows(engine, dataset, top=100))  # fmt: skip
+        return [sorted(map(tuple, each.frame.collect()), key=str) for each in found]
+
+    whole = answers()
+    counts = {(operation, column): n for _, _, operation, column, n in whole[2]}
+    assert counts == {("insert", None): 20, ("update", "a"): 20, ("update", "id"): 10}
+    monkeypatch.setattr(row_states, "PIECE_VALUES", 12)
+    assert answers() == whole
