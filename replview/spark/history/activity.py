@@ -38,7 +38,7 @@ def churn(
 def hot_rows(
     session: Session, dataset: Dataset, span: HistoryRange = WHOLE, *, top: int = 20
 ) -> Result:
-    """Return the rows that changed most often.
+    """Return the rows that changed most often; a row that moves is counted under each of its keys.
 
     Rows, most changes first: the key's columns (of all its keys, as last known), ``inserts,
     updates, deletes, changes bigint, actors bigint, first_change, last_change timestamp``. Raises
@@ -76,7 +76,7 @@ def hot_rows(
 
 def _replayed(
     session: Session, dataset: Dataset, span: HistoryRange, values: Sequence[SliceColumn] = ()
-) -> RowStates:  # fmt: skip
+) -> RowStates:
     """Replay all changes until a span ends, since the row before a change may precede the span."""
     changes, cuts = dataset.changes(session, span.end), truncations(session, dataset, span.end)
     return replayed(session, dataset, changes, cuts, values)
@@ -88,13 +88,8 @@ def _is_counted() -> Expression:
 
 
 def _changes(session: Session, dataset: Dataset, span: HistoryRange) -> DataFrame:
-    """Return one row per change of the stream."""
-    rows = dataset.changes(session, span.end)
-    return _stream(span.since_of(rows, time="_commit_timestamp"))
-
-
-def _stream(rows: DataFrame) -> DataFrame:
-    """Return the rows without baselines and without rows before updates."""
+    """Return one row per change of the stream, without baselines."""
+    rows = span.since_of(dataset.changes(session, span.end), time="_commit_timestamp")
     return rows.where(F.col("_xid").isNotNull() & (F.col("_change_type") != "update_preimage"))
 
 
