@@ -50,7 +50,7 @@ def history(transactional_db) -> History:
 
 
 def client(code: str, *words: str, environment: Mapping[str, str] = os.environ) -> Any:
-    """What a client's script prints last."""
+    """Run a client's script; return what it prints last."""
     command = [sys.executable, "-c", code, *words]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -58,7 +58,7 @@ def client(code: str, *words: str, environment: Mapping[str, str] = os.environ) 
 
 
 def reads_the_history(url: str, dsn: str, environment: Mapping[str, str] = os.environ) -> None:
-    """A client reads the fixture's history there, with code that came from here."""
+    """Read the fixture's history there, with code that came from here."""
     read = client(_READ, url, dsn, environment=environment)
     assert "replview-spark.zip" in read["code"]
     assert read["records"] == 4

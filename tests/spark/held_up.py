@@ -76,7 +76,7 @@ def held_up(job: subprocess.Popen[bytes], store_dsn: str) -> Iterator[int]:
 
 @contextmanager
 def last_day_locked(store_dsn: str) -> Iterator[None]:
-    """Who reads changes of the last day waits meanwhile."""
+    """Lock the changes of the last day: a task that reads them waits."""
     with psycopg.connect(store_dsn) as store:
         partition = sql.Identifier(f"change_{the(1):%Y%m%d}")
         store.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(partition))

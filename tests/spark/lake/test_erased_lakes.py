@@ -1,5 +1,6 @@
 """``replview erase`` with a lake: its job on Spark erases there, too."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,6 @@ import pytest
 
 from replview.features.lake.request import add
 from replview.store.models import Erasure, Lake, LakeRun
-from tests.spark.lake.test_command import Run
 from tests.support.commands import an_instance as an_instance
 from tests.support.commands import run as run
 from tests.support.lake_connectors import session_variables
@@ -20,7 +20,12 @@ PLANTED = "PLANTED"
 
 
 def test_an_erasure_reaches_the_lakes_that_hold_the_table(
-    source: SourceDatabase, record: Any, run: Run, settings: Any, tmp_path: Path, monkeypatch
+    source: SourceDatabase,
+    record: Any,
+    run: Callable[..., str],
+    settings: Any,
+    tmp_path: Path,
+    monkeypatch,
 ) -> None:
     settings.DATA_DIR = tmp_path / "data"
     for name, value in session_variables().items():

@@ -1,16 +1,22 @@
 """The printed programs open a lake's tables, with the same rows by every engine."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as fs
 import pytest
 
 from replview.spark.lake.formats import FORMATS
 from replview.spark.lake.programs import Program, programs
 from replview.spark.lake.tables import CHANGES, CURRENT
+from replview.spark.quoting import address_options
 from tests.spark.lake.conftest import MakeFeed
 from tests.spark.printed_programs import as_arrow
+from tests.support.object_store import Bucket
+from tests.support.object_store import bucket as bucket  # a fixture
+from tests.support.object_store import credentials as credentials  # a fixture
 from tests.support.source_databases import SourceDatabase
 
 DOCS = Path(__file__).parents[3] / "docs" / "lake.md"
@@ -23,7 +29,7 @@ _ROWS = (
 
 
 def run(program: Program, spark: Any) -> pa.Table:
-    """What a program leaves in ``rows``, or selects."""
+    """Run a program; return what it leaves in ``rows``, or selects."""
     if program.language == "sql":
         return spark.sql(program.code).toArrow()
     names: dict[str, Any] = {"spark": spark}
@@ -68,6 +74,44 @@ def test_every_printed_program_gives_the_tables_rows(
         for program in run_here:
             assert held(run(program, spark)) == rows, program.name
         assert f"file://{lake.root}/" in trino.code
+
+
+def write_delta(bucket: Bucket, path: str, rows: pa.Table, aside: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(str(aside / "delta"), rows)
+    fs.copy_files(str(aside / "delta"), bucket.url.replace("/out?", f"/out/{path}?"))
+
+
+def write_iceberg(bucket: Bucket, path: str, rows: pa.Table, aside: Path) -> None:
+    """Write a table as a catalog of type hadoop does: a file names the newest metadata."""
+    catalogs = pytest.importorskip("pyiceberg.catalog")
+    options = address_options(bucket.url)
+    server = {"s3.endpoint": f"http://{options['endpoint_override']}", "s3.region": "us-east-1"}
+    catalog = catalogs.load_catalog("tests", type="in-memory", warehouse=str(aside), **server)
+    catalog.create_namespace("lake")
+    place = f"s3://lake/out/{path}"
+    table = catalog.create_table("lake.t", rows.schema, location=place)
+    table.append(rows)
+    filesystem, folder = fs.FileSystem.from_uri(bucket.url.replace("/out?", f"/out/{path}?"))
+    with filesystem.open_output_stream(f"{folder}/metadata/version-hint.text") as hint:
+        hint.write(table.metadata_location.rpartition("/")[2].encode())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin")
+@pytest.mark.parametrize(("format_", "write"), [("delta", write_delta), ("iceberg", write_iceberg)])
+def test_python_opens_tables_in_an_object_store(
+    format_: str, write: Callable[..., None], bucket: Bucket, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [1, 2], "_commit_seq": [1, 2]})
+    write(bucket, "shop/replview/public~2Et/current", rows, tmp_path)
+    opened = 0
+    for program in programs(format_, bucket.url, "shop", "replview", "public.t", CURRENT):
+        # Spark's connector is a jar, and has tests with those of exports.
+        if program.language == "python" and program.name != "PySpark":
+            assert held(run(program, None)) == held(rows), program.name
+            opened += 1
+    assert opened == 3
 
 
 def test_an_object_stores_server_is_named_to_each_library() -> None:
