@@ -131,8 +131,9 @@ class _ExportRun:
             gaps = manifests.gaps_of(connection, self.part)
         own = chains.make_room(self.target, plan, gone, self.abandoned, begun=begun)
         placed = place(plan, self.target)
+        done = self._kept(placed)
         self._delete_replaced(placed.plan, own)
-        return placed, gaps, self._kept(placed)
+        return placed, gaps, done
 
     def _unmark(self) -> None:
         """Delete this run's mark, as nothing was written under it."""
@@ -156,8 +157,15 @@ class _ExportRun:
         """Delete files of an earlier run that the plan has not: it has their rows in others.
 
         Where the store deleted transactions in between, the files have other ranges and names.
+        Raises ``TargetProblem`` for files of a slice that was whole: theirs may be the only copy.
         """
         replaced = own - {one.path for one in plan.parts}
+        if replaced and not (self.marked or self.abandoned(slice_name(self.part))):
+            raise TargetProblem(
+                "this slice stands there, but lacks a file, and would have other files now: the "
+                "store deleted some of its transactions, or it was compacted",
+                "restore that file, take the slice back, or export into another folder",
+            )
         datasets = {one.dataset for one in plan.parts}
         chains.delete_files(self.target, self.part, replaced, keep=datasets)
 

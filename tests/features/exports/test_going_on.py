@@ -82,6 +82,21 @@ def test_rows_that_retention_deleted_between_two_runs_stand_in_no_file(
         assert_whole(root, wanted)
 
 
+def test_the_only_copy_of_a_row_is_not_deleted_to_mend_a_slice(
+    history: History, tmp_path: Path
+) -> None:
+    whole = whole_slice()
+    write(store_conninfo(), whole, tmp_path)
+    [lost] = tmp_path.rglob("transactions/*/part-*")
+    lost.unlink()
+    Transaction.objects.filter(commit_seq=1).delete()
+    with pytest.raises(TargetProblem, match="the store deleted some of its transactions"):
+        write(store_conninfo(), whole, tmp_path)
+    assert ids(tmp_path) == FIRST
+    write(store_conninfo(), whole, tmp_path, take_back=True)
+    assert_whole(tmp_path, ["3", "3"])
+
+
 @pytest.mark.parametrize("ended", [killed, disk_full])
 def test_what_another_began_is_taken_back(
     history: History, tmp_path: Path, ended: Callable[[str, Slice, Path, int], bool]
