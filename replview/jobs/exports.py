@@ -24,7 +24,7 @@ _MOST_EARLIER = 500
 
 
 class AlreadyRunning(Exception):
-    """An export has not ended yet that has the same name, or the same slice and target."""
+    """Another export of the same name, or of the same slice and target, has not ended yet."""
 
     def __init__(self, export: Export, relation: str) -> None:
         super().__init__(f"export {export.pk} {relation} is {export.state}")
@@ -55,8 +55,8 @@ def request(export: Export) -> Export:
 def _refuse_a_second(export: Export) -> None:
     """Raise ``AlreadyRunning`` if another export has not ended that this one would disturb.
 
-    Of one name, the next would not know where to continue. Of one slice in one target, each would
-    delete files that the other is writing.
+    A name is continued where its last export ended, which is not known yet. Two exports of one
+    slice into one target would each delete files that the other is writing.
     """
     unended = rows.rows(rows.unended, slot=export.slot)
     if export.name and (other := unended.filter(name=export.name).first()) is not None:

@@ -142,23 +142,21 @@ def read_export_request(
     """Return the slice that the parameters mean now. Raises ``Refused``.
 
     Without ``strict``, parameters that cannot restrict an export are left out and named.
-    ``before`` and ``numeric_scale`` are the slice's; by default, a continued export keeps the last
-    export's.
+    ``before`` and ``numeric_scale`` are by default those of the export that is continued.
     """
     last = exports.last_done(slot, name) if since_last and name else None
-    if last is not None:
+    last_slice = None if last is None else _slice_of(last)
+    if last_slice is not None:
         # A continued export begins where the last one ended, whatever beginning is given.
         params = {param: value for param, value in params.items() if param not in BEGINNINGS}
-    last_slice = None if last is None else _slice_of(last)
+        before = before or last_slice.before
+        numeric_scale = last_slice.numeric_scale if numeric_scale is None else numeric_scale
     changes = WantedChanges.from_words(slot, params)
     left_out = tuple(_ROW_CONDITIONS[key] for key in _ROW_CONDITIONS if _is_given(params, key))
     _refuse_unexportable(slot, changes, left_out if strict else ())
     tables, hides_tables = permitted(slot, _table_names(slot, changes.filter.tables))
     if hides_tables:
         left_out = (*left_out, "tables you have no right to see")
-    if last_slice is not None:
-        before = before or last_slice.before
-        numeric_scale = last_slice.numeric_scale if numeric_scale is None else numeric_scale
     filter_ = replace(changes.filter, tables=tuple(tables))
     request = SliceRequest(source=slot.source.name, slot=slot.name, filter=filter_,
                            before=before or "sent", numeric_scale=numeric_scale)  # fmt: skip

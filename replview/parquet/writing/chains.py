@@ -211,7 +211,7 @@ def make_room(
     # A half-written file does not name its slice: while another slice is being written, it stays.
     marked = {name.partition(".")[0] for name in names if name.endswith(layout.UNFINISHED)}
     alone, left, own = not marked - gone - {mine}, set[str](), set[str]()
-    # The store may have deleted transactions since the slice was begun, and with them their LSNs.
+    # An earlier run may have left files with LSNs that the store has deleted since.
     for path in _files_meeting(target, plan, everything=bool(gone) or begun):
         owner = None if path_of_half(path) else owner_of(target, path)
         if owner == mine:

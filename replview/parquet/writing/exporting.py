@@ -154,10 +154,10 @@ class _ExportRun:
         return manifest
 
     def _delete_replaced(self, plan: ExportPlan, own: set[str]) -> None:
-        """Delete files of an earlier run that the plan has not: it has their rows in others.
+        """Delete files of an earlier run that are not in the plan: others have their rows.
 
-        Where the store deleted transactions in between, the files have other ranges and names.
-        Raises ``TargetProblem`` for files of a slice that was whole: theirs may be the only copy.
+        A plan has other ranges and names after the store deleted transactions. Raises
+        ``TargetProblem`` for files of a slice that was whole, since they may be the only copy.
         """
         replaced = own - {one.path for one in plan.parts}
         if replaced and not (self.marked or self.abandoned(slice_name(self.part))):

@@ -161,7 +161,7 @@ def test_since_last_goes_on_after_its_command_was_killed(
     row.refresh_from_db()
     assert (row.state, row.problem_cause) == ("failed", "the command that wrote it was ended")
     done = Export.objects.get(state="done")
-    assert (done.slice["after_seq"], done.slice["through_seq"], done.rows) == (0, 4, IN_FILES)
+    assert (done.slice["after_seq"], done.slice["through_seq"], done.rows) == (0, 4, 5)
     assert done.result is not None
     assert len(done.result["files"]) == len([*out.rglob("*.parquet")])
 
