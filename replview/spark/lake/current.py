@@ -35,6 +35,7 @@ _ATTEMPTS = 4
 #: Spark's condition for rows of a checkpoint that were lost with their executor.
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 _NO_KEY_THEN = "rows changed while the table had no key: read a baseline of the table"
+_OTHER_KEY = "the key was altered, so that some rows are unknown: read a baseline of the table"
 _MASKED_KEY = "a column of the key is masked, so that rows cannot be told apart"
 
 
@@ -105,14 +106,28 @@ class Merge:
         Altered values are forgotten, and rows placed anew under another key.
         """
         reset = self.reset
+        missed = "" if reset.is_any else self.former.get("missed", "")
         if "version" in self.former:
             self._forget()
-            self._place(self.former["key"])
+            if self._place(self.former["key"]):
+                missed = _OTHER_KEY
         now = {"oid": self.shape.table.oid, "version": self.version, "key": self.key,
                "baseline": [self.stretch.incarnation, reset.baseline],
-               "missed": "" if reset.is_any else self.former.get("missed", "")}  # fmt: skip
+               "missed": _OTHER_KEY if self._lacks_keys() else missed}  # fmt: skip
         if self.former != now:
             self.lake.set_shape(now)
+
+    def _lacks_keys(self) -> bool:
+        """Return whether changes were made under another key, and do not have this one."""
+        if len(self.facts.versions) < 2:
+            return False
+        columns = {column.name: column.source_name for column in self.shape.table.columns}
+        lacks = (
+            f"{tick(name)} IS NULL AND _pg_raw[{spark_literal(columns[name])}] IS NULL"
+            for name in self.key
+        )
+        rows = self.stretch.of(self.lake.frame(CHANGES)).where(OF_ROWS)
+        return not rows.where(" OR ".join(lacks)).isEmpty()
 
     def _forget(self) -> None:
         """Mark values unknown that ALTER TABLE may have changed."""
@@ -126,14 +141,19 @@ class Merge:
                 f"SET {nulls}, _unknown = array_union(_unknown, {names})"
             )
 
-    def _place(self, former_key: Sequence[str]) -> None:
-        """Place rows by another key, and give up those of which it is unknown."""
+    def _place(self, former_key: Sequence[str]) -> bool:
+        """Place rows by another key; return whether some were given up, since it is unknown."""
         if former_key == self.key:
-            return
-        name = self.lake.name(CURRENT)
-        unknown = (f"array_contains(_unknown, {spark_literal(each)})" for each in self.key)
-        self.lake.spark.sql(f"DELETE FROM {name} WHERE {' OR '.join(unknown)}")
-        self.lake.spark.sql(f"UPDATE {name} SET _bucket = {bucket_of(self.key)}")
+            return False
+        lake = self.lake
+        conditions = (f"array_contains(_unknown, {spark_literal(each)})" for each in self.key)
+        unknown = " OR ".join(conditions)
+        gives_up = not lake.frame(CURRENT).where(unknown).isEmpty()
+        if gives_up:
+            lake.set_shape({**self.former, "missed": _OTHER_KEY})
+            lake.spark.sql(f"DELETE FROM {lake.name(CURRENT)} WHERE {unknown}")
+        lake.spark.sql(f"UPDATE {lake.name(CURRENT)} SET _bucket = {bucket_of(self.key)}")
+        return gives_up
 
     def run(self) -> None:
         """Merge the changes."""

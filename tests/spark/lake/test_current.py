@@ -15,7 +15,7 @@ from replview.store.retention.tidy import make_partitions
 from tests.spark.lake.conftest import MakeFeed, killed_after
 from tests.support.history_rows import WHEN, History, insert
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def update(number: int, status: str, **more: Any) -> dict[str, Any]:
@@ -172,6 +172,31 @@ def test_changes_without_a_key_are_missed_until_a_baseline(history: History, fee
     history.baseline(90_000, row(1, "new", None), row(2, "new", None), row(3, "new", None))
     assert feed.run().no_current == ""
     assert rows(feed) == {str(number): ("new", None) for number in (1, 2, 3)}
+
+
+def test_a_deletion_under_the_former_key_of_its_transaction_is_missed(
+    history: History, feed: Feed
+) -> None:
+    history.commit(insert(1))
+    by_status = history.table("orders", 16384, ["id", "status", "note"], number=2)
+    RelationVersion.objects.filter(pk=by_status.pk).update(key_columns=["status"])
+    history.commit(delete(1), insert(2) | {"version": by_status})
+    assert "the key was altered" in feed.run().no_current
+
+
+def test_rows_whose_new_key_is_unknown_are_given_up_until_a_baseline(
+    history: History, feed: Feed
+) -> None:
+    history.commit(insert(1))
+    named = history.table("orders", 16384, ["id", "status", "note", "code"], number=2)
+    RelationVersion.objects.filter(pk=named.pk).update(key_columns=["code"])
+    history.commit(insert(2) | {"version": named, "new": {**row(2, "new", None), "code": "two"}})
+    assert "the key was altered" in feed.run().no_current
+    assert rows(feed) == {"2": ("new", None)}
+    read = [{**row(number, "new", None), "code": f"{number}"} for number in (1, 2)]
+    history.baseline(90_000, *read, version=named)
+    assert feed.run().no_current == ""
+    assert rows(feed).keys() == {"1", "2"}
 
 
 def test_rows_inserted_under_nothing_have_the_key_of_before(history: History, feed: Feed) -> None:
