@@ -10,7 +10,7 @@ import pytest
 from decoder.scalars import LSN
 from replview.parquet import reading
 from replview.parquet.reading import batches as batching
-from replview.parquet.reading import slice_tables, transactions, typed_query
+from replview.parquet.reading import cutting, slice_tables, transactions, typed_query
 from replview.parquet.reading.cutting import cut_tables
 from replview.parquet.slices import Narrowing, Slice, SliceRange, SliceTable
 from replview.parquet.writing.planning import ExportPlan
@@ -304,3 +304,31 @@ def test_a_plan_reads_the_transactions_as_often_whatever_the_number_of_tables(
         return sum("FROM transaction t" in each for each in asked)
 
     assert scans(whole) <= scans(replace(few, tables=("public.t1",))) + 1
+
+
+def test_a_plan_fetches_few_rows_of_many_transactions(source, record, store, monkeypatch) -> None:
+    """Spark's driver and the worker plan: what they hold must not grow with the record."""
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    recording = record(source)
+    source.run(*[f"INSERT INTO t VALUES ({n})" for n in range(300)])
+    recording.caught_up()
+    monkeypatch.setattr(cutting, "_BLOCKS", 8)
+    monkeypatch.setattr(cutting, "_FINENESS", 4)
+    whole = reading.resolve(store, reading.SliceRequest(slot=recording.slot.name))
+    [table] = reading.tables_of(store, whole)
+    fetched = 0
+
+    def counted(cursor: Any) -> Any:
+        make = psycopg.rows.tuple_row(cursor)
+
+        def row(values: Any) -> Any:
+            nonlocal fetched
+            fetched += 1
+            return make(values)
+
+        return row
+
+    store.row_factory = counted
+    assert len(reading.cut(store, whole, table, parts=6)) == 6
+    assert sum(part.within.rows for part in ExportPlan.of(store, whole).parts) == 600
+    assert 8 < fetched < 80
