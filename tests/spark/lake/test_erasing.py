@@ -85,6 +85,10 @@ def test_nothing_of_a_row_is_left_and_others_stay(fed: Feed) -> None:
         if row["_change_type"] != "update_preimage"
     )
     assert {row["mail"] for row in rows(fed, CURRENT)} == {"bob@b"}
+    sizes = [fed.lake.size(kind) for kind in (CHANGES, CURRENT)]
+    assert [size["rows"] for size in sizes] == [len(before), 1]
+    assert min(size["files"] for size in sizes) > 0
+    assert min(size["bytes"] for size in sizes) > 0
     assert rows(fed, CURRENT)[0]["letter"] == "bob" * 3000
     # The next run goes on where the last one ended, and the act can be repeated.
     assert fed.status() == reached
