@@ -29,7 +29,7 @@ from replview.features.erasure.rows import FoundChange
 from replview.features.exports.request import read_export_request
 from replview.parquet import reading
 from replview.parquet.archive.reading import ArchivedIncarnation
-from replview.parquet.erasure.finding import FileErasure
+from replview.parquet.erasure.finding import FileErasure, is_mark
 from replview.parquet.erasure.roots import ErasureRoot
 from replview.parquet.slices import Narrowing
 from replview.parquet.writing.exporting import export
@@ -709,3 +709,19 @@ def test_every_place_of_a_name_in_files_is_counted_again(clinic, exported) -> No
     [transactions] = folder.rglob("transactions/*/*.parquet")
     context = pq.read_table(transactions, partitioning=None).column("context").to_pylist()
     assert context[-1] == '{"for":"an erased actor 7","page":7}'
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ('{"$on": "2026-11-22", "$erased": true}', True),
+        ('{"$erased":true,"$on":"2026-11-22"}', True),
+        ('{"$masked": true}', False),
+        ("NaN", False),
+        (None, False),
+    ],
+)
+def test_an_erased_value_is_recognized_in_any_order_of_its_mark(
+    text: str | None, marked: bool
+) -> None:
+    assert is_mark(text, "$erased") is marked

@@ -124,7 +124,8 @@ class TableFile:
 
 def is_mark(text: str | None, mark: str) -> bool:
     """Return whether a text of ``_pg_raw`` is this mark."""
-    return (text or "").startswith(f'{{"{mark}"')
+    # The store orders the names in a mark by their length: ``$on`` comes before ``$erased``.
+    return text is not None and text.startswith('{"$') and mark in orjson.loads(text)
 
 
 def _within(row: Mapping[str, Any]) -> Within:
