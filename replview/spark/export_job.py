@@ -10,7 +10,7 @@ with ``take_back`` all of them. The file holds no secret.
 Standard output is JSON, one object per line: ``{"event": "progress", …}`` at most twice a second,
 and at the end one of
 
-- ``{"event": "done", "manifest": …}``, status 0
+- ``{"event": "done", "manifest": …}``, status 0; its ``written`` has the ends of the new pieces
 - ``{"event": "problem", "problem": …, "remedy": …}``, status 1
 - ``{"event": "cancelled"}``, status 3
 
@@ -124,7 +124,7 @@ def _write(
             made.append(export(piece, target, **options, progress=report, keep=keep,
                                cancelled=cancelled, abandoned=abandoned))  # fmt: skip
     except Cancelled:
-        mine = [each for each in made if each.slice.after_seq not in chain.whole]
+        mine = [manifest for manifest in made if manifest.is_new]
         for manifest in () if keep else mine:
             chains.take_back(target, manifest)
         raise
