@@ -15,13 +15,14 @@ from replview.runtime.machine import StackProblem
 from tests.benchmarks import machine
 from tests.benchmarks.processes import Failed
 from tests.benchmarks.report import Result, table
-from tests.benchmarks.spark import archiving, catching_up, history, lake, reading, writing
+from tests.benchmarks.spark import archiving, catching_up, driver, history, lake, reading, writing
 from tests.benchmarks.spark.filling import CHANGES, PER_TRANSACTION, filled_store
 
 BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     "reading": reading.reading,
     "writing": writing.writing,
     "lake": lake.lake,
+    "driver": driver.driver,
     # The last: they add slots to the store.
     "history": history.history,
     "archive": archiving.archiving,

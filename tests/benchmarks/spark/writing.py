@@ -1,25 +1,16 @@
 """A slice as Parquet, against reading alone; a small one from nothing; the memory of it all.
 
 Reading alone is ``read_typed`` over the same ranges, two at a time as the export has them; on Spark
-it is the same frames, written to ``noop``. The job is a process as the worker starts it: Python,
-its imports, the store's session, all in.
+it is the same frames, written to ``noop``.
 """
 
-import os
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import orjson
-import psutil
-
-from tests.benchmarks.processes import Failed
 from tests.benchmarks.report import Result
+from tests.benchmarks.spark import jobs
 from tests.benchmarks.spark.filling import PER_TRANSACTION
 from tests.benchmarks.spark.reading import session
 from tests.benchmarks.spark.rounds import medians
@@ -58,9 +49,11 @@ def writing(dsn: str, changes: int) -> list[Result]:
             lambda _: _read_alone(dsn, plan),
             lambda number: _export(dsn, whole, root / f"whole-{number}"),
         )
-        cold = [_job(dsn, small, root / f"small-{where}", where) for where in (None, "local[2]")]
-        plain = _job(dsn, whole, root / "by-job", None)
-        by_spark = _job(dsn, whole, root / "by-spark", "local[2]")
+        cold = [
+            jobs.export(dsn, small, root / f"small-{where}", where) for where in (None, "local[2]")
+        ]
+        plain = jobs.export(dsn, whole, root / "by-job", None)
+        by_spark = jobs.export(dsn, whole, root / "by-spark", "local[2]")
         written = sum(path.stat().st_size for path in (root / "by-job").rglob("*.parquet"))
         on_spark = _on_spark(dsn, changes, plan, root)
     peak = max(plain.peak_bytes, by_spark.peak_bytes)
@@ -128,8 +121,10 @@ def _read_by_spark(spark: Any, dsn: str, plan: Any) -> None:
         reader.load().write.format("noop").mode("overwrite").save()
 
 
-def _pays_from(changes: int, cold: list["_Ended"], plain: "_Ended", by_spark: "_Ended") -> str:
-    """Return the number of changes from which on Spark is faster, as words."""
+def _pays_from(
+    changes: int, cold: list[jobs.Ended], plain: jobs.Ended, by_spark: jobs.Ended
+) -> str:
+    """Return the number of changes from which on Spark is faster, by two sizes of each."""
     slower_start = cold[1].seconds - cold[0].seconds
     gained = (plain.seconds - cold[0].seconds) - (by_spark.seconds - cold[1].seconds)
     if gained <= 0:
@@ -156,56 +151,3 @@ def _export(dsn: str, part: Any, folder: Path, **options: Any) -> None:
     from replview.parquet.writing.targets import Target
 
     export(part, Target.of(str(folder)), dsn=dsn, **options)
-
-
-class _Ended:
-    """The seconds a job took and its peak memory in bytes."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.peak_bytes = 0
-
-
-def _job(dsn: str, part: Any, folder: Path, spark: str | None) -> _Ended:
-    order = folder.with_suffix(".json")
-    told = {"slice": part.to_json(), "target": str(folder), "dsn_env": "STORE", "spark": spark}
-    order.write_bytes(orjson.dumps(told))
-    ended, started = _Ended(), time.monotonic()
-    with subprocess.Popen(
-        [sys.executable, "-m", "replview.spark.export_job", order],
-        env={**os.environ, "STORE": dsn, "SPARK_LOCAL_IP": "127.0.0.1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        watcher = threading.Thread(target=_watch, args=[process.pid, ended])
-        watcher.start()
-        assert process.stdout is not None
-        last = process.stdout.read().splitlines()[-1:]
-        process.wait()
-        ended.seconds = time.monotonic() - started
-        watcher.join()
-    if process.returncode:
-        raise Failed(f"the job ended with {process.returncode}: {last}")
-    return ended
-
-
-def _watch(pid: int, ended: _Ended) -> None:
-    """The most that the job and its children have at once."""
-    try:
-        job = psutil.Process(pid)
-        while job.is_running() and job.status() != psutil.STATUS_ZOMBIE:
-            ended.peak_bytes = max(ended.peak_bytes, _together(job))
-            time.sleep(0.1)
-    except psutil.NoSuchProcess:
-        return
-
-
-def _together(job: psutil.Process) -> int:
-    total = 0
-    for each in (job, *job.children(recursive=True)):
-        try:
-            # Pages that forked workers share are counted once, as parts.
-            total += each.memory_full_info().pss
-        except psutil.Error:
-            continue
-    return total
