@@ -24,9 +24,8 @@ class Command(instance.Actions, instance.InstanceCommand):
 
     help = (
         "Keep tables of a slot in Delta or Iceberg: every change in 'changes', and the rows as "
-        "they are now in 'current' (experimental: do not rely on 'current' alone yet). A run goes "
-        "on in this process. Exit status of run and maintain: 0 done, 1 failed, 2 nothing new, 3 "
-        "over a gap, 64 wrong options or no instance."
+        "they are now in 'current'. A run goes on in this process. Exit status of run and "
+        "maintain: 0 done, 1 failed, 2 nothing new, 3 over a gap, 64 wrong options or no instance."
     )
     examples = (
         "replview lake add orders --slot shop/replview --root /srv/lake --format delta "

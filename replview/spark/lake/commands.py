@@ -36,8 +36,7 @@ def add_lake(commands: Any) -> None:
     parser = commands.add_parser(
         "lake",
         help="maintain tables in Delta or Iceberg: every change, and the rows as they are now",
-        description="Experimental: do not rely on 'current' alone yet. "
-        "Append what is stored now to the lake's 'changes' and merge it into "
+        description="Append what is stored now to the lake's 'changes' and merge it into "
         "'current' (run), say how far they are (status), compact them (maintain), or erase rows "
         "(erase). The store's address is in REPLVIEW_STORE_URL.",
     )
