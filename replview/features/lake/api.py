@@ -35,7 +35,8 @@ class LakeTableOut(Schema):
     no_current: str = Field(description="why there is no `current`; empty: there is one")
     batches: int = Field(description="of the last run")
     gaps: list[list[int]] = Field(
-        description="history that it lacks: incarnation, first and last `commit_seq`"
+        description="history that it lacks: incarnation, first and last `commit_seq` (0: what "
+        "changed before the incarnation began)"
     )
     reported_at: str | None
     problem: str = Field(description="of the last run; empty: none")

@@ -138,10 +138,16 @@ def _view(lake: Lake) -> LakeView:
 def _shown_table(table: dict[str, Any]) -> dict[str, Any]:
     """Return the facts of a table with those that the page shows in words."""
     reported = table["reported_at"] and dt.datetime.fromisoformat(table["reported_at"])
-    gaps = [f"commit_seq {first:,} to {last:,} of incarnation {incarnation}"
-            for incarnation, first, last in table["gaps"]]  # fmt: skip
+    gaps = [_gap_text(*gap) for gap in table["gaps"]]
     words = {"behind": behind_text(table), "reported": reported, "lacks": some_of(gaps, 3)}
     return {**table, **words}
+
+
+def _gap_text(incarnation: int, first: int, last: int) -> str:
+    if not last:
+        return f"what changed before incarnation {incarnation} began"
+    span = f"{first:,}" if first == last else f"{first:,} to {last:,}"
+    return f"commit_seq {span} of incarnation {incarnation}"
 
 
 def _lake_sentence(lake: Lake, tables: list[dict[str, Any]], run: LakeRun | None) -> Sentence:
@@ -167,8 +173,8 @@ def _lake_sentence(lake: Lake, tables: list[dict[str, Any]], run: LakeRun | None
         return Sentence(level="look", title=f"{lake}:", cause=cause, next="run it.")
     gaps = [table["table"] for table in tables if table["gaps"]]
     if gaps:
-        cause = f"The store had deleted changes of {some_of(gaps, 3)} before they were read."
-        following = "run it more often than the store deletes."
+        cause = f"The record lacks changes of {some_of(gaps, 3)}."
+        following = "take a baseline of each, so that current has all rows."
         return Sentence(level="look", title=f"{lake}: has gaps.", cause=cause, next=following)
     behind = [table for table in tables if table["behind_changes"]]
     if behind:
