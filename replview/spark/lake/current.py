@@ -131,7 +131,7 @@ class Merge:
 
     def _forget(self) -> None:
         """Mark values unknown that ALTER TABLE may have changed."""
-        versions = {*self.facts.versions, self.version}
+        versions = {*self.facts.streamed, self.version}
         altered = self.shape.altered(versions, self.former["version"])
         if altered:
             nulls = ", ".join(f"{tick(each)} = NULL" for each in altered)

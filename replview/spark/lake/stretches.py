@@ -53,8 +53,8 @@ class Facts:
     versions: frozenset[int]
     #: The version of the last change of a row; None: there are only truncations.
     last_version: int | None
-    #: False where rows come from baselines alone, whose version may be older than the last one.
-    streamed: bool
+    #: Those of received changes: a baseline's rows may have a version that is in force no more.
+    streamed: frozenset[int]
     #: Columns, by their name on the source, that some row after a change lacks.
     not_sent: frozenset[str]
     #: Commit LSN and seq of the last truncation.
@@ -76,7 +76,7 @@ class Facts:
         row = changes.agg(
             F.collect_set(version),
             F.max_by("_relation_version", F.when(~is_truncation, place)),
-            F.coalesce(F.max(is_streamed() & ~is_truncation), F.lit(False)),
+            F.collect_set(F.when(is_streamed(), version)),
             F.flatten(F.collect_set(F.when(is_after, F.col("_not_sent")))),
             F.max(F.when(is_truncation, F.struct("_commit_version", "_seq"))),
             F.max(F.when(~is_streamed(), F.col("_commit_version"))),
@@ -85,7 +85,7 @@ class Facts:
         ).collect()[0]
         versions, last_version, streamed, not_sent, truncation, *rest = row
         return cls(
-            frozenset(versions), last_version, streamed, frozenset(not_sent),
+            frozenset(versions), last_version, frozenset(streamed), frozenset(not_sent),
             None if truncation is None else (truncation[0], truncation[1]), *rest,
         )  # fmt: skip
 
