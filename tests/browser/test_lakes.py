@@ -74,7 +74,7 @@ def test_a_lake_is_looked_at_and_run(lake: Lake, page: Page, server: Server) -> 
     expect(page.get_by_role("heading", name="Open this table")).to_be_visible()
     page.get_by_role("navigation", name="Which of its tables").get_by_text("current").click()
     page.wait_for_url("**kind=current*")
-    program = page.get_by_role("region", name="Spark: open current")
+    program = page.get_by_role("region", name="Spark SQL: open current")
     expect(program).to_contain_text("shop/replview/public~2Eorders/current")
     look(page, "lake")
 

@@ -20,8 +20,8 @@ class Command(PlainCommand):
     """The command that runs a history job."""
 
     help = (
-        "Run a history job over exported changes, or over a slot's record, with DuckDB or Spark. "
-        "The jobs are as-of, row-versions, churn, hot-rows, transaction-sizes, transaction-rates, "
+        "Run a history job over an export or a slot's record, by DuckDB or Spark. The jobs are "
+        "as-of, row-versions, churn, hot-rows, transaction-sizes, transaction-rates, "
         "who-changed-what and schema-versions. 'replview spark JOB --help' shows a job's options."
     )
     examples = (

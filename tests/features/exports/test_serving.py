@@ -1,6 +1,7 @@
 """Exports that were asked for are done by job processes, which workers follow."""
 
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,13 +152,13 @@ def test_cancelled_while_it_runs_it_leaves_nothing(
     history: History, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     row = asked(history)
-    reached, kill_group = paused_in_a_file(monkeypatch, tmp_path), os.killpg
+    reached, terminate = paused_in_a_file(monkeypatch, tmp_path), subprocess.Popen.terminate
 
-    def kill_and_go_on(group: int, number: int) -> None:
-        kill_group(group, number)
+    def terminate_and_go_on(job: subprocess.Popen[bytes]) -> None:
+        terminate(job)
         reached.unlink(missing_ok=True)
 
-    monkeypatch.setattr(os, "killpg", kill_and_go_on)
+    monkeypatch.setattr(subprocess.Popen, "terminate", terminate_and_go_on)
     exporting.KIND.serve()
     wait_for(reached.exists)
     wait_for(lambda: Export.objects.get().job_pid)
