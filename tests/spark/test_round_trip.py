@@ -67,7 +67,7 @@ def _export_in_pieces(dice: random.Random, whole: Slice, store_dsn: str, root: P
     for after, through in zip([0, *edges], edges, strict=False):
         piece = replace(whole, after_seq=after, through_seq=through)
         if dice.random() < 0.7:
-            killed(store_dsn, piece, root, dice.randrange(12))
+            killed(store_dsn, piece, root, dice.randrange(14))
         write(store_dsn, piece, root)
 
 
