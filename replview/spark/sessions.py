@@ -34,7 +34,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Spark Connect shows the options of a reader, and logs them.
+    # Spark Connect shows the options of a reader on its pages, and has them in its event log.
     "spark.sql.redaction.string.regex": _ADDRESS,
 }
 #: Settings of a local driver, which listens on the loopback interface only.

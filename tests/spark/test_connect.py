@@ -114,12 +114,17 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the server of Spark Connect does not listen")
 
 
+def events(folder: Path) -> bytes:
+    """Return the event log of a server that has this folder."""
+    files = (path for path in (folder / "events").rglob("*") if path.is_file())
+    return b"".join(path.read_bytes() for path in files)
+
+
 def test_the_record_is_read_by_the_code_that_the_client_sends(server, history, store_dsn) -> None:
     reads_the_history(server, store_dsn)
     password = psycopg.conninfo.conninfo_to_dict(store_dsn)["password"]
-    kept = b"".join(path.read_bytes() for path in server.folder.rglob("*") if path.is_file())
-    assert b"SparkListenerConnectOperationStarted" in kept
-    assert password.encode() not in kept
+    until(lambda: b"SparkListenerConnectOperationStarted" in events(server.folder))
+    assert password.encode() not in events(server.folder)
 
 
 def test_an_export_has_the_same_rows_and_every_history_job_runs_over_it(
