@@ -103,7 +103,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Until it listens."""
+    """Wait until the server listens."""
     until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
         try:
@@ -186,7 +186,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def sessions(store: psycopg.Connection[Any], which: LiteralString) -> int:
-    """How many the store has of these."""
+    """Return the number of such sessions of the store."""
     query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {which}"
     return store.execute(query).fetchone()[0]
 

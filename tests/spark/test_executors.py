@@ -94,7 +94,7 @@ def test_what_goes_wrong_in_an_executor_is_told(
     def problem(
         spoilt: Callable[[PartWriter, FilePart, str], tuple[PartWriter, FilePart, str]],
     ) -> str:
-        """Of an export of which this becomes a file of the table."""
+        """Return the problem of an export whose last file of the table is spoilt."""
 
         def write(writer, parts, dsn, wrote, cancelled):
             [*_, one] = [each for each in parts if each.kind == "table"]

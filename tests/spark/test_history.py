@@ -1,4 +1,4 @@
-"""What history jobs tell of a table whose every change is known."""
+"""History jobs answer rightly about a table whose every change is known."""
 
 import datetime as dt
 

@@ -104,7 +104,7 @@ def test_a_connector_that_spark_lacks_is_named_with_its_package(words, scheme, p
 
 
 def hadoop_version() -> str:
-    """Of the Hadoop that pyspark itself brings, which a connector must match."""
+    """Return the version of pyspark's Hadoop, which a connector must match."""
     [jar] = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-runtime-*.jar")
     return jar.stem.removeprefix("hadoop-client-runtime-")
 

@@ -24,7 +24,7 @@ _processes.set_forkserver_preload([__name__])
 
 
 def write(dsn: str, part: Slice, root: Path, *left: Slice, **more: object) -> None:
-    """As the job does it; ``left``: the slices of runs that are known to have ended."""
+    """Export as the job does; ``left``: the slices of runs that are known to have ended."""
     order = {"abandoned": [each.to_json() for each in left], **more}
     target = Target.of(str(root))
     export_job._write(order, part, target, dsn=dsn, cancelled=lambda: False)
@@ -57,7 +57,7 @@ def _killed_at(dsn: str, part: Slice, root: Path, number: int) -> None:
 
 
 def killed(dsn: str, part: Slice, root: Path, number: int) -> bool:
-    """Whether the run was killed at this step; else it has fewer."""
+    """Return whether the run was killed at this step; otherwise it has fewer."""
     process = _processes.Process(target=_killed_at, args=(dsn, part, root, number))
     process.start()
     process.join()

@@ -63,7 +63,7 @@ _Period = KeyPeriod[ReplayedChange]
 
 @dataclass(frozen=True)
 class RowReplay:
-    """What a replay of a table's changes needs beside the changes."""
+    """The facts of a table that a replay needs beside its changes."""
 
     versions: Sequence[TableVersion]
     #: The columns of all versions, as named on the source.

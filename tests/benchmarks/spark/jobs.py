@@ -18,7 +18,7 @@ from tests.benchmarks.processes import Failed
 
 @dataclass
 class Ended:
-    """What a job took; its executors elsewhere are not counted."""
+    """The time and memory of a job; executors elsewhere are not counted."""
 
     seconds: float = 0.0
     peak_bytes: int = 0

@@ -93,7 +93,7 @@ def test_an_archive_is_compacted_there_as_in_a_folder(
 
 @pytest.fixture
 def programs(whole: Slice, history: History, bucket: Bucket) -> dict[str, str]:
-    """What the page of an export into the bucket shows."""
+    """Return the programs that the page of an export into the bucket shows."""
     manifest = export(whole, Target.of(bucket.url), dsn=store_conninfo())
     row = ask(read_export_request(history.slot, {}), bucket.url, by="alice",
               how=Export.How.PAGE, anywhere=True)  # fmt: skip

@@ -73,7 +73,7 @@ def read_by_spark(lake: LakeTable, kind: str) -> pa.Table:
 
 
 def changes_are_the_record(lake: LakeTable, options: Mapping[str, str]) -> bool:
-    """Whether ``changes`` has each column of each row that the data source gives."""
+    """Return whether ``changes`` has each column of each row of the data source."""
     reading = {**options, "relation": lake.relation, "source": lake.source, "slot": lake.slot}
     record = lake.spark.read.format("replview").options(**reading).load().toArrow()
     changes = lake.frame(CHANGES).where("_change_type <> 'truncate'").toArrow()

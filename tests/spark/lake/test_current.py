@@ -1,4 +1,4 @@
-"""What ``current`` makes of histories that are hard to tell rows apart in."""
+"""``current`` is right in histories where rows are hard to tell apart."""
 
 from types import SimpleNamespace
 from typing import Any

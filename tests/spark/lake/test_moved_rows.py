@@ -1,4 +1,4 @@
-"""Which row each key has after a batch in which rows move from key to key, and its values."""
+"""Each key has the right row after a batch in which rows move from key to key."""
 
 import random
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ class Lines:
             self.add(kind, key, _is_whole=False)
 
     def rows(self) -> dict[int, tuple[str, str | None] | None]:
-        """What each key has; None: no row. An unknown ``big`` is ``?``."""
+        """Return the row of each key; None: no row. An unknown ``big`` is ``?``."""
         table = pa.Table.from_pylist(self.lines, _SCHEMA)
         found: dict[int, tuple[str, str | None] | None] = {}
         for row in MovedRows(table, _COLUMNS, ["big"]).rows().to_pylist():
