@@ -4,20 +4,21 @@ The templates in ``ui/columns/`` write the header. The widths of tables are in
 ``css/ui/columns.css``, those of other lists in the list's own stylesheet.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
 from django.template.loader import render_to_string
-from django.utils.html import format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-#: A cell in a table, in a list of other elements, and in an ARIA grid.
+#: A cell in a table, in a list of other elements, and in an ARIA grid. It has classes, and braces
+#: for its content.
 _ELEMENTS = {
-    "td": '<td class="{}">{}</td>',
-    "span": '<span class="{}">{}</span>',
-    "gridcell": '<span class="{}" role="gridcell">{}</span>',
+    "td": '<td class="{}">{{}}</td>',
+    "span": '<span class="{}">{{}}</span>',
+    "gridcell": '<span class="{}" role="gridcell">{{}}</span>',
 }
 
 Line = TypeVar("Line")
@@ -60,9 +61,14 @@ class Column(Generic[Line]):
         return " ".join(names)
 
     @cached_property
-    def classes(self) -> SafeString:
+    def classes(self) -> str:
         """Return the classes of the column's cells, which come from the code and need no escape."""
-        return SafeString(f"{self.head_classes} {self.look}".rstrip())
+        return f"{self.head_classes} {self.look}".rstrip()
+
+    @cached_property
+    def elements(self) -> Mapping[str, str]:
+        """Return the column's cell, with a pair of braces for its content, by kind of element."""
+        return {name: element.format(self.classes) for name, element in _ELEMENTS.items()}
 
     def content(self, line: Line) -> str:
         """Return the content of a line's cell."""
@@ -73,5 +79,6 @@ class Column(Generic[Line]):
 
 def cells_html(columns: Iterable[Column[Line]], line: Line, element: str = "td") -> SafeString:
     """Return the cells of a line: ``td``, ``span``, or ``gridcell``. Texts are escaped."""
-    cells = ((column.classes, column.content(line)) for column in columns)
-    return format_html_join("", _ELEMENTS[element], cells)
+    columns = tuple(columns)
+    cells = "".join(column.elements[element] for column in columns)
+    return format_html(cells, *(column.content(line) for column in columns))

@@ -22,7 +22,13 @@ HOSTILE = "\"><img src=x onerror=1>'"
 
 def html_of(line: TransactionLine, *, several: bool = False) -> str:
     columns = LIST_COLUMNS if several else ONE_SLOT_COLUMNS
-    return render_to_string("transactions/_row.html", {"line": line, "columns": columns})
+    page = {"lines": [line], "columns": columns}
+    [body] = re.findall(r"<tbody>(.*)</tbody>", _table(page), re.DOTALL)
+    return body
+
+
+def _table(page: dict[str, Any]) -> str:
+    return render_to_string("transactions/_table.html", {"page": page})
 
 
 def words(html: str) -> str:
