@@ -550,6 +550,7 @@ def test_what_became_of_a_row_while_the_identity_had_other_columns_is_unknown(
     for number, v in there.items():
         state, update = row(number), recording.transactions()[-1]
         assert (state.exists, state.values["v"]) == (True, "last")
+        assert update.updates == 1, [vars(each) for each in recording.transactions()]
         [changed] = changes_of(reading_session(), update.pk)
         before = before_images(reading_session(), [changed]).get((update.pk, changed.seq))
         assert before is None or before.image.get("v") in (None, v)
