@@ -68,7 +68,6 @@ class Server(str):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Spark Connect server of its own."""
-    pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
     folder, port = tmp_path_factory.mktemp("connect"), free_port()
     environment = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
     settings = {
@@ -192,7 +191,6 @@ def sessions(store: psycopg.Connection[Any], which: LiteralString) -> int:
 
 
 def test_what_is_wrong_with_the_address_is_said_at_once() -> None:
-    pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
     started = time.monotonic()
     with pytest.raises(SparkProblem, match="no Spark Connect server answers at sc:"):
         session("sc://127.0.0.1:1")

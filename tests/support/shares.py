@@ -22,6 +22,7 @@ SECONDS = {
     "tests/features/exports/test_object_store.py": 110,
     "tests/features/trouble/test_alerted.py": 85,
     "tests/spark/test_cluster.py": 120,
+    "tests/spark/test_connect.py": 65,
     "tests/spark/test_deleted_days.py": 55,
     "tests/spark/test_engines.py": 120,
     "tests/spark/test_executors.py": 80,
