@@ -68,8 +68,8 @@ class PlannedFiles:
             columns.remove_metadata().append(pa.field(PARTITION, pa.date32())),
             prefer_timestamp_ntz=True,
         )
-        whose = {PART_KEY: orjson.dumps({"slice": slice_name(self.part_of)})}
-        told = {**(columns.metadata or {}), **whose}
+        whose = {"slice": slice_name(self.part_of), "kind": self.parts[0].kind}
+        told = {**(columns.metadata or {}), PART_KEY: orjson.dumps(whose)}
         frame.fields[0].metadata = {key.decode(): text.decode() for key, text in told.items()}
         return frame
 

@@ -338,7 +338,8 @@ class _Writer:
         ends = [orjson.loads(footer_value(each, PART_KEY) or b"{}") for each in found]
         # A file that Spark wrote does not say where it begins and ends.
         known = {"after": ends[0].get("after"), "through": ends[-1].get("through")}
-        whose = {"slice": layout.slice_name(self.union)}
+        kind = {"kind": ends[0]["kind"]} if "kind" in ends[0] else {}
+        whose = {"slice": layout.slice_name(self.union), **kind}
         told[PART_KEY] = orjson.dumps(
             {**whose, **{name: place for name, place in known.items() if place is not None}}
         )

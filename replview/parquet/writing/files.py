@@ -1,7 +1,7 @@
 """Write one Parquet file of a slice, in bounded memory, always with the same bytes.
 
-The bytes depend on the slice alone. The footer names the slice and the range, which distinguishes
-a file of this slice from any other of its name.
+The bytes depend on the slice alone. The footer names the slice, the kind of its rows and the range,
+which distinguishes a file of this slice from any other of its name.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from replview.parquet.writing.reading_ahead import read_ahead
 from replview.parquet.writing.row_groups import row_groups, write_file
 from replview.parquet.writing.targets import Target
 
-#: The footer's key for the file's slice and range; Spark's files name the slice alone.
+#: The footer's key for the file's slice, kind and range; Spark's files do not name the range.
 PART_KEY = b"replview.part"
 #: The footer's key for the columns of Spark's frame: their metadata has what ``table_schema`` and
 #: ``PartWriter.schema`` put into a footer of their own (``spark.planned_files``).
@@ -126,7 +126,7 @@ class PartWriter:
         """Return the schema of this file, with the slice and the range that it belongs to."""
         schema = schema_of(part, self.tables)
         ends = {"after": part.within.after, "through": part.within.through}
-        whose = {"slice": slice_name(self.part_of), **ends}
+        whose = {"slice": slice_name(self.part_of), "kind": part.kind, **ends}
         return schema.with_metadata({**(schema.metadata or {}), PART_KEY: orjson.dumps(whose)})
 
     def finished(self, part: FilePart) -> WrittenFile | None:

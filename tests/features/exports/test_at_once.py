@@ -112,6 +112,19 @@ def test_a_slice_that_is_refused_leaves_no_mark(whole: Slice, tmp_path: Path) ->
     assert [path for path in (tmp_path / "x").rglob("*") if path.is_file()] == [elsewhere]
 
 
+def test_a_file_of_transactions_is_no_tables_file(whole: Slice, tmp_path: Path) -> None:
+    target = Target.of(str(tmp_path))
+    written = export(whole, target, dsn=store_conninfo())
+    by_kind = {file["kind"]: file["path"] for file in written.files}
+    stranger = tmp_path / "x" / by_kind["table"]
+    stranger.parent.mkdir(parents=True)
+    stranger.write_bytes((tmp_path / by_kind["transactions"]).read_bytes())
+    held = stranger.read_bytes()
+    with pytest.raises(TargetProblem, match="did not write"):
+        export(whole, Target.of(str(tmp_path / "x")), dsn=store_conninfo())
+    assert stranger.read_bytes() == held
+
+
 def test_a_schema_keeps_what_another_slice_published_meanwhile(
     whole: Slice, history: History, tmp_path: Path
 ) -> None:
