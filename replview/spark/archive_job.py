@@ -29,12 +29,11 @@ from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
+from replview.spark.exit_statuses import CANCELLED, DONE, FAILED
 
 #: Operation by ``_change_type``; a row before an update is no change of its own.
 _OPERATIONS = {"insert": "insert", "update_postimage": "update", "delete": "delete"}
 log = logging.getLogger("replview.archive")
-
-PROBLEM, STOPPED = 1, 3
 
 
 def count(target: Target, manifest: Manifest) -> dict[str, object]:
@@ -108,12 +107,12 @@ def main(arguments: list[str] | None = None) -> int:
         say(write_slice(orjson.loads(path.read_bytes()), stopped))
     except Cancelled:
         log.info("stopped")
-        return STOPPED
+        return CANCELLED
     except Exception as error:
         remedy = "the log of the archive's job names the place; it is tried again by itself"
         say(problem_of(error, log, what="writing", unexpected=remedy))
-        return PROBLEM
-    return 0
+        return FAILED
+    return DONE
 
 
 def write_slice(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, object]:

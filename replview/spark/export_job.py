@@ -37,11 +37,11 @@ from replview.parquet.writing.exporting import Progress, export
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.problems import Cancelled
 from replview.parquet.writing.targets import Target, test_write
+from replview.spark.exit_statuses import CANCELLED, DONE, FAILED
 from replview.spark.exporting import writing
 
 log = logging.getLogger("replview.export")
 
-DONE, PROBLEM, CANCELLED = 0, 1, 3
 _REPORT_SECONDS = 0.5
 
 
@@ -80,12 +80,12 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         # The parent process has ended; finished files stay for the next run.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PROBLEM
+        return FAILED
     except Exception as error:
         remedy = "its log names the place; run it again, and report it if it fails again"
         problem = problem_of(error, log, what="the export", unexpected=remedy)
         say({"event": "problem", **problem})
-        return PROBLEM
+        return FAILED
     say({"event": "done", "manifest": result})
     return DONE
 

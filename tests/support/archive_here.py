@@ -9,6 +9,7 @@ import pytest
 from replview.features.archive import job as archiving
 from replview.parquet.writing.targets import TargetProblem
 from replview.spark import archive_job
+from replview.spark.exit_statuses import DONE, FAILED
 from replview.store.connecting import store_conninfo
 
 
@@ -22,9 +23,9 @@ def archive_here(monkeypatch: pytest.MonkeyPatch) -> None:
         if module != archiving.MODULE:
             return in_a_process(module, order, stop)
         try:
-            return 0, archive_job.write_slice(order, stop)
+            return DONE, archive_job.write_slice(order, stop)
         except TargetProblem as error:
-            return archive_job.PROBLEM, {"problem": error.cause, "remedy": error.remedy}
+            return FAILED, {"problem": error.cause, "remedy": error.remedy}
 
     monkeypatch.setenv("REPLVIEW_STORE_URL", store_conninfo())
     monkeypatch.setattr(archiving, "run_process", run)

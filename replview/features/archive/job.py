@@ -16,6 +16,7 @@ from django.conf import settings
 from replview.jobs.exports import abandoned
 from replview.jobs.following import scratch_folder
 from replview.jobs.running import JobKind, register
+from replview.spark.exit_statuses import DONE, FAILED
 from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark
@@ -62,10 +63,10 @@ def compact(stop: threading.Event, *, all_of_it: bool = False) -> tuple[list[int
                     COMPACTING, _compaction_job(mark, fast=all_of_it), stop
                 )
             except OSError as error:
-                status, result = 1, {"problem": f"the job cannot be started: {error.strerror}"}
+                status, result = FAILED, {"problem": f"the job cannot be started: {error.strerror}"}
             if stop.is_set():
                 return file_counts, ""
-            if status != 0:
+            if status != DONE:
                 _compacted[mark.pk] = mark.through_seq
                 problem = str(result.get("problem") or f"the job ended with status {status}")
                 remedy = str(result.get("remedy") or f"See {log_path()}")
@@ -97,9 +98,9 @@ def carry_out(step: ArchiveStep, stop: threading.Event) -> bool:
     except OSError as error:
         archive.fail(step, f"the job cannot be started: {error.strerror}", "See the data folder")
         return False
-    if stop.is_set() and status != 0:
+    if stop.is_set() and status != DONE:
         return False
-    if status != 0:
+    if status != DONE:
         problem = str(result.get("problem") or f"the job ended with status {status}")
         archive.fail(step, problem, str(result.get("remedy") or f"See {log_path()}"))
         return False

@@ -20,6 +20,7 @@ from django.conf import settings
 from replview.jobs.exports import abandoned, give_back_lost, rows
 from replview.jobs.following import After, end_leftover, follow, scratch_folder, silent_end, worker
 from replview.live.publisher import publisher
+from replview.spark.exit_statuses import DONE
 from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
@@ -192,7 +193,7 @@ def _follow(
 def _conclude(job: ExportProcess, row: Export, wakes: Wakes) -> None:
     """Store the outcome from the job's last message."""
     manifest = job.last.get("manifest")
-    if job.status == 0 and isinstance(manifest, dict):
+    if job.status == DONE and isinstance(manifest, dict):
         files, written = manifest["files"], manifest.pop("written", [])
         result = {**manifest, "files": files[:_FILES_LIMIT]}
         # Rows of transactions and events counted as progress, too; the row keeps those of the
