@@ -8,24 +8,13 @@ import sys
 from pathlib import Path
 
 import pyspark
-from pyspark.sql import SparkSession
 
-from replview.spark.data_source import register
+from replview.spark.sessions import session
 from tests.spark.streaming import stream_into
 
 
 def main(dsn: str, folder: Path) -> None:
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    register(spark)
+    spark = session("local[1]")
     table = {"dsn": dsn, "relation": "public.t"}
     frame = spark.read.format("replview").options(**table).load()
     limited = stream_into(spark, folder / "limited", maxRowsPerTrigger="20", **table)

@@ -7,7 +7,6 @@ warm: the medians of three rounds after one that is not counted.
 import os
 import shutil
 import statistics
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -87,24 +86,11 @@ def reading(dsn: str, changes: int) -> list[Result]:
 @contextmanager
 def session(jars: str = "") -> Iterator[Any]:
     """Spark as on a laptop: two cores, 1 GiB."""
-    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "TZ": "UTC"}
-    from pyspark.sql import SparkSession
+    from replview.spark import sessions
 
-    from replview.spark.data_source import register
-
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.jars", jars)
-        .getOrCreate()
-    )
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1"}
+    spark = sessions.session("local[2]", spark__driver__memory="1g", spark__jars=jars)
     spark.sparkContext.setLogLevel("ERROR")
-    register(spark)
     try:
         yield spark
     finally:
