@@ -4,8 +4,9 @@ Columns of several roots whose types cannot be read in one schema are read as te
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 from replview.parquet.writing.datasets import reads
 from replview.parquet.writing.filesystems import SAME_SCHEMES
@@ -64,6 +65,16 @@ table = pa.concat_tables([read_as_text(each) for each in folders], promote_optio
 _NEEDS_S3A = (
     "# s3a:// needs org.apache.hadoop:hadoop-aws in spark.jars.packages, as of Spark's Hadoop.\n"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program to copy."""
+
+    #: The engine, such as ``DuckDB``.
+    name: str
+    language: Literal["python", "sql"]
+    code: str
 
 
 def readable(roots: Sequence[RootSchema]) -> list[RootSchema]:

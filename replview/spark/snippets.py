@@ -4,11 +4,11 @@ The rows of a table are what ``replview spark as-of`` computes, and a lake's ``c
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from replview.spark.quoting import py, py_list
 from replview.spark.reading_programs import (
+    Program,
     RootSchema,
     duckdb_secret,
     read_by_arrow,
@@ -27,18 +27,9 @@ changes = table.to_pandas(types_mapper=pd.ArrowDtype)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    """A program to copy."""
-
-    #: The engine, such as ``DuckDB``.
-    title: str
-    text: str
-
-
 def snippets(
     folder: str, document: Mapping[str, Any], *, before: Sequence[RootSchema] = ()
-) -> list[Snippet]:
+) -> list[Program]:
     """Return the programs for the dataset at ``folder`` (a path or URL), by its ``_schema.json``.
 
     ``before`` has its other roots in order, which are read too.
@@ -54,7 +45,9 @@ def snippets(
         f"ORDER BY {', '.join(_ORDER)}, {_AFTER};\n",
         "Spark": _spark(roots),
     }
-    return [Snippet(title, text) for title, text in texts.items()]
+    return [
+        Program(name, "sql" if name == "DuckDB" else "python", text) for name, text in texts.items()
+    ]
 
 
 def _spark(roots: Sequence[RootSchema]) -> str:

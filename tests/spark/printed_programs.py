@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from replview.spark.snippets import Snippet
+from replview.spark.reading_programs import Program
 
 ODD = "a \"b`.c'\\"
 LONG = "repeat('long', 3000)"
@@ -44,15 +44,15 @@ def statements() -> list[str]:
     ]
 
 
-def run(program: Snippet, spark: Any = None) -> Any:
+def run(program: Program, spark: Any = None) -> Any:
     """Run a printed program and return its ``changes``."""
-    if program.title == "DuckDB":
+    if program.language == "sql":
         duckdb = pytest.importorskip("duckdb")
         with duckdb.connect() as session:
             session.execute("SET timezone = 'UTC'")
-            return session.sql(program.text).to_arrow_table()
+            return session.sql(program.code).to_arrow_table()
     names: dict[str, Any] = {"spark": spark}
-    exec(compile(program.text, program.title, "exec"), names)
+    exec(compile(program.code, program.name, "exec"), names)
     return names["changes"]
 
 

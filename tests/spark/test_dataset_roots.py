@@ -22,8 +22,9 @@ from replview.spark.archive_job import count
 from replview.spark.history.activity import who_changed
 from replview.spark.history.datasets import END, Dataset
 from replview.spark.history.snapshots import as_of, schema_versions
+from replview.spark.reading_programs import Program
 from replview.spark.sessions import SparkProblem
-from replview.spark.snippets import Snippet, snippets
+from replview.spark.snippets import snippets
 from replview.store.models import Relation
 from replview.store.read.row_history.trails import KeySpan, key_of
 from replview.store.retention.archive import SliceCounts, counts_of, difference
@@ -83,7 +84,7 @@ def roots(root: Path, whole: Slice) -> dict[str, dict[str, Any]]:
     return {path.parent.name: orjson.loads(path.read_bytes()) for path in paths}
 
 
-def changes_by(program: Snippet, spark: Any = None) -> list[tuple[Any, ...]]:
+def changes_by(program: Program, spark: Any = None) -> list[tuple[Any, ...]]:
     rows = as_arrow(run(program, spark)).select(["id", "v"]).to_pylist()
     return [(row["id"], row["v"]) for row in rows]
 
@@ -191,8 +192,8 @@ def test_programs_read_all_roots(whole: Slice, store_dsn: str, tmp_path: Path) -
         for name, document in roots(tmp_path, whole).items()
     )
     for program in snippets(*last, before=before):
-        if program.title != "Spark":
-            assert changes_by(program) == EVERY_CHANGE, program.title
+        if program.name != "Spark":
+            assert changes_by(program) == EVERY_CHANGE, program.name
 
 
 @pytest.mark.own_jvm
@@ -231,7 +232,7 @@ def test_spark_reads_all_roots_as_one_table(
         (str(tmp_path / incarnation_folder(whole) / name), document)
         for name, document in roots(tmp_path, whole).items()
     )
-    [program] = [each for each in snippets(*last, before=before) if each.title == "Spark"]
+    [program] = [each for each in snippets(*last, before=before) if each.name == "Spark"]
     assert changes_by(program, spark) == EVERY_CHANGE
 
 

@@ -49,18 +49,18 @@ def test_changes_are_read_in_their_order(source, recording, store_dsn, spark, tm
     assert max(row[0] for row in wanted) > 1 << 53
     for program in snippets(str(schema.parent), orjson.loads(schema.read_bytes())):
         rows = as_arrow(run(program, spark)).select(columns).to_pylist()
-        assert [tuple(row.values()) for row in rows] == wanted, program.title
+        assert [tuple(row.values()) for row in rows] == wanted, program.name
 
 
 def test_a_quote_in_an_address_stays_in_it() -> None:
-    found = {each.title: each.text for each in snippets("s3://b/'x", _DOCUMENT)}
+    found = {each.name: each.code for each in snippets("s3://b/'x", _DOCUMENT)}
     assert "'s3://b/''x/*/*.parquet'" in found["DuckDB"]
 
 
 def test_options_of_an_address_stay_out_of_the_path() -> None:
     target = "s3://lake/out?endpoint_override=minio:9000&scheme=http&region=eu-1"
     folder = below(target, "shop/r-1/public.t")
-    found = {each.title: each.text for each in snippets(folder, _DOCUMENT)}
+    found = {each.name: each.code for each in snippets(folder, _DOCUMENT)}
     options = "endpoint_override=minio:9000&scheme=http&region=eu-1"
     assert f'read("s3://lake/out/shop/r-1/public.t?{options}")' in found["pandas"]
     assert "'s3://lake/out/shop/r-1/public.t/*/*.parquet'" in found["DuckDB"]

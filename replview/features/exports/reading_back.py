@@ -14,8 +14,8 @@ from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import roots_of, table_document
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
-from replview.spark.reading_programs import RootSchema, below
-from replview.spark.snippets import Snippet, snippets
+from replview.spark.reading_programs import Program, RootSchema, below
+from replview.spark.snippets import snippets
 from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
 from replview.text.formats import plural
@@ -33,7 +33,7 @@ class ReadingBack:
     tables: list[str]
     #: The table that is shown.
     table: str
-    snippets: list[Snippet]
+    programs: list[Program]
 
 
 def reading_before(
@@ -52,7 +52,7 @@ def reading_before(
 
 def _reading_back(names: Iterable[str], name: str, roots: Sequence[RootSchema]) -> ReadingBack:
     *before, last = roots
-    return ReadingBack(tables=[*names], table=name, snippets=snippets(*last, before=before))
+    return ReadingBack(tables=[*names], table=name, programs=snippets(*last, before=before))
 
 
 def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:

@@ -13,7 +13,7 @@ from replview.text.formats import age_words, plural, some_of
 from replview.ui.sentence import Sentence, as_next, refusal
 
 if TYPE_CHECKING:
-    from replview.spark.lake.programs import Program
+    from replview.spark.reading_programs import Program
 
 _RUNS_SHOWN = 8
 #: Actions of a lake: their value, label and icon.

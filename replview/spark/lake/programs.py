@@ -1,13 +1,11 @@
 """Programs that open a table of a lake, one to three lines for each engine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from replview.parquet.writing.layout import encoded
 from replview.spark.lake.formats import FORMATS
 from replview.spark.quoting import address_options, double, literal, py, spark_address
-from replview.spark.reading_programs import arrow_url, below
+from replview.spark.reading_programs import Program, arrow_url, below
 
 #: Programs in Python by format and engine; each leaves the table in ``rows``.
 _PYTHON = {
@@ -47,16 +45,6 @@ CALL {catalog}.system.register_table('lake', {name}, {place});
 SELECT * FROM {catalog}.lake.{table}"""
 #: Trino follows Delta's log, but of Iceberg it knows the snapshot that was registered.
 _ONE_SNAPSHOT = "-- As of now: unregister the table, and register it again, to see later changes.\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A program to copy."""
-
-    #: The engine, such as ``DuckDB``.
-    name: str
-    language: Literal["python", "sql"]
-    code: str
 
 
 def programs(

@@ -255,11 +255,11 @@ def test_files_and_values_that_were_not_sent_are_told_before(history: History) -
     page = page_of(history, "read=public.stock")
     assert page.reading is not None
     assert page.reading.table == "public.stock"
-    titles = [program.title for program in page.reading.snippets]
+    titles = [program.name for program in page.reading.programs]
     assert titles == ["pandas", "Polars", "DuckDB", "Spark"]
-    for program in page.reading.snippets:
-        assert "/shop/replview-1/public.stock" in program.text
-        assert "/shop/replview-1/public.orders" not in program.text
+    for program in page.reading.programs:
+        assert "/shop/replview-1/public.stock" in program.code
+        assert "/shop/replview-1/public.orders" not in program.code
 
 
 @pytest.mark.parametrize(

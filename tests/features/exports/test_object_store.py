@@ -101,7 +101,7 @@ def programs(whole: Slice, history: History, bucket: Bucket) -> dict[str, str]:
     reading = reading_after(row, "public.orders")
     assert reading is not None
     assert reading.table == "public.orders"
-    return {each.title: each.text for each in reading.snippets}
+    return {each.name: each.code for each in reading.programs}
 
 
 def test_the_printed_programs_read_it_there(programs: dict[str, str]) -> None:

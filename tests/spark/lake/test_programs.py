@@ -9,9 +9,10 @@ import pyarrow.fs as fs
 import pytest
 
 from replview.spark.lake.formats import FORMATS
-from replview.spark.lake.programs import Program, programs
+from replview.spark.lake.programs import programs
 from replview.spark.lake.tables import CHANGES, CURRENT
 from replview.spark.quoting import address_options
+from replview.spark.reading_programs import Program
 from tests.spark.lake.conftest import MakeFeed
 from tests.spark.printed_programs import as_arrow
 from tests.support.object_store import Bucket
