@@ -302,9 +302,8 @@ def export_request_of(slot: Slot, form: ExportForm) -> ExportRequest:
 def _read_target(page: ExportPage) -> None:
     page.form.is_valid()
     form, elsewhere = page.form, ", another folder or a URL" if page.anywhere else ""
-    target_field = form.fields["to"]
-    target_field.help_text = f"A folder within {page.policy.root}{elsewhere}."
-    target_field.widget.attrs["placeholder"] = page.target_default
+    form["to"].help_text = f"A folder within {page.policy.root}{elsewhere}."
+    form.fields["to"].widget.attrs["placeholder"] = page.target_default
     text = form.cleaned_data.get("to") or page.target_default
     if not text:
         return

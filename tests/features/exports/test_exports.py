@@ -233,6 +233,13 @@ def test_what_cannot_be_counted_soon_can_be_exported(
     assert answer["Location"] == f"/exports/{Export.objects.get().pk}/"
 
 
+def test_the_target_says_where_it_may_be(history: History, client: Client) -> None:
+    html = html_of(client, "/exports/")
+    field = html[html.index('name="to"') : html.index("A folder within")]
+    assert 'aria-describedby="id_to_helptext"' in field
+    assert 'id="id_to_helptext"' in field
+
+
 def test_files_and_values_that_were_not_sent_are_told_before(history: History) -> None:
     key = str(history.orders.relation_id)
     paid = {"op": "U", "new": {"id": "3", "status": "paid"}}
