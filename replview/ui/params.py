@@ -33,15 +33,21 @@ def slot_asked_for(name: str) -> Slot | None:
     return slots.order_by(F("heartbeat_at").desc(nulls_last=True), "id").first()
 
 
+def slot_named(name: str) -> Slot | None:
+    """Return the slot as ``slot_asked_for`` does. Raises ``Http404`` for an unknown name."""
+    slot = slot_asked_for(name)
+    if slot is None and name:
+        raise Http404(f"there is no slot {name!r}")
+    return slot
+
+
 def slot_of(request: HttpRequest) -> Slot | None:
     """Return the slot in the address, or else the last active one, as the header's scope.
 
     None where there is no slot. Raises ``Http404`` for an unknown name.
     """
     name = request.GET.get("slot", "")
-    slot = slot_asked_for(name)
-    if slot is None and name:
-        raise Http404(f"there is no slot {name!r}")
+    slot = slot_named(name)
     if slot is not None and not name:
         scope_to(request, slot)
     return slot

@@ -102,6 +102,7 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
         "history job": reverse("history-job", args=[job.pk]),
         "history jobs, all": reverse("history-jobs-all"),
         "lakes": reverse("lakes"),
+        "lake, new": reverse("lake-new"),
         "lake": reverse("lake", args=[kept_lake(slot).pk]),
         "slots": reverse("slots"),
         "slot": slot_page_url(slot),

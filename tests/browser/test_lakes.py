@@ -98,3 +98,35 @@ def test_the_page_without_a_lake_names_the_command(
     expect(page.get_by_role("heading", name="No lake yet", exact=True)).to_be_visible()
     look(page, "lakes-empty")
     connection.close()
+
+
+def test_a_lake_is_added_by_keyboard(page: Page, feeder: Feeder, server: Server) -> None:
+    stock = {"sku": "a", "warehouse": "b", "reserved": "1", "on_hand": "2"}
+    feeder.commit(NewTransaction([NewChange("stock", "I", stock)]), wake=False)
+    page.goto(f"{server.url}/lakes/")
+    page.get_by_role("link", name="Add a lake").first.press("Enter")
+    expect(page.locator("#sentence h1")).to_contain_text("choose its tables.")
+    look(page, "lake-new")
+    page.set_viewport_size(SIZES[0])  # type: ignore[arg-type]
+    page.locator("summary", has_text="none chosen").press("Enter")
+    page.get_by_role("checkbox", name="public.stock").press("Space")
+    expect(page.locator("#sentence h1")).to_contain_text("Ready to add lake")
+    page.keyboard.press("Escape")
+    page.get_by_label("Run every … minutes").fill("0")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("alert")).to_contain_text("0 is no number of minutes.")
+    look(page, "lake-new-wrong")
+    page.set_viewport_size(SIZES[0])  # type: ignore[arg-type]
+    page.get_by_label("Run every … minutes").fill("15")
+    page.get_by_label("Name").fill("stock")
+    page.keyboard.press("Enter")
+    expect(page.locator("#sentence h1")).to_contain_text("Ready to add lake stock.")
+    look(page, "lake-new-ready")
+    page.set_viewport_size(SIZES[0])  # type: ignore[arg-type]
+    page.get_by_role("button", name="Add lake").press("Enter")
+    page.wait_for_url("**/lakes/*/")
+    lake = Lake.objects.get()
+    assert (lake.name, lake.every_minutes) == ("stock", 15)
+    assert [one.name for one in lake.relations.all()] == ["public.stock"]
+    look(page, "lake-added")
+    connection.close()

@@ -38,7 +38,7 @@ from replview.targets.policy import (
     try_target,
 )
 from replview.ui.job_pages import if_ended, listed, log_of
-from replview.ui.params import scope_to, slot_asked_for
+from replview.ui.params import scope_to, slot_named
 from replview.ui.shell import no_record
 from replview.ui.streaming import stream
 
@@ -51,7 +51,7 @@ _TEST_RESULT_SECONDS = 600
 def exports_page(request: HttpRequest) -> HttpResponse:
     """Show the slice, its estimate and whether it can be exported; every state is a link."""
     params = export_words(request.GET)
-    slot = _slot(params)
+    slot = slot_named(params.get("slot", ""))
     if slot is None:
         purpose = "writes history as Parquet"
         return no_record(request, "Exports", "No slot to export.", purpose)
@@ -65,7 +65,7 @@ def exports_page(request: HttpRequest) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponse:
     """Record a new export and redirect to its page; a refusal is shown in the form."""
     params = export_words(request.POST)
-    slot = _slot(params)
+    slot = slot_named(params.get("slot", ""))
     if slot is None:
         raise Http404("there is no slot")
     try:
@@ -92,7 +92,7 @@ def new(request: HttpRequest) -> HttpResponse:
 def test_target(request: HttpRequest) -> HttpResponse:
     """Write a small file to the target, read it back and delete it; the page shows the result."""
     params = export_words(request.POST)
-    slot = _slot(params)
+    slot = slot_named(params.get("slot", ""))
     if slot is None:
         raise Http404("there is no slot")
     form = export_form(slot, params)
@@ -221,12 +221,3 @@ def _last_test(request: HttpRequest) -> dict[str, Any] | None:
         return None
     age = timezone.now() - datetime.fromisoformat(result["at"])
     return result if age.total_seconds() < _TEST_RESULT_SECONDS else None
-
-
-def _slot(params: dict[str, str]) -> Slot | None:
-    """Return the named slot. Raises ``Http404`` where there is none of that name."""
-    name = params.get("slot", "")
-    slot = slot_asked_for(name)
-    if slot is None and name:
-        raise Http404(f"there is no slot {name!r}")
-    return slot

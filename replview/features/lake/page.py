@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from replview.access.visibility import current_visibility
 from replview.access.withheld import withheld
 from replview.features.lake.facts import KINDS, behind_text, lake_facts, shown_runs
+from replview.features.lake.new_page import add_command
+from replview.features.lake.request import recorded_tables, refused_now
 from replview.store.models import Lake, LakeRun, Slot
-from replview.targets.policy import Refused, read_policy
+from replview.targets.policy import Refused
 from replview.text.formats import age_words, plural, some_of
 from replview.ui.sentence import Sentence, as_next, refusal
 
@@ -117,15 +119,6 @@ def read_lake_page(lake: Lake, table_name: str, kind: str) -> LakePage:
     )  # fmt: skip
 
 
-def refused_now() -> Refused | None:
-    """Return why no lake may be run now; None where it may."""
-    try:
-        read_policy().check()
-    except Refused as refused:
-        return refused
-    return None
-
-
 def _view(lake: Lake) -> LakeView:
     facts = lake_facts(lake)
     rights = withheld(lake.slot, name=lake.slot_name)
@@ -196,7 +189,7 @@ def _sentence(views: list[LakeView], refused: Refused | None) -> Sentence:
         return refusal("idle", "Exports are switched off, and lakes with them.", refused)
     if not views:
         cause = "A lake keeps tables of a slot in Delta or Iceberg."
-        following = "add one with replview lake add."
+        following = "add one."
         return Sentence(level="idle", title="No lake yet.", cause=cause, next=following)
     for level in ("now", "look", "idle"):
         for view in views:
@@ -219,9 +212,8 @@ def _programs(lake: Lake, table: str, kind: str) -> "list[Program]":
 def _example() -> str:
     """Return a command that adds a lake, with the names of a slot and a table of this store."""
     slot = Slot.objects.select_related("source").order_by("pk").first()
-    relation = slot and slot.relations.order_by("pk").first()
-    return (f"replview lake add NAME --slot {slot or 'SOURCE/SLOT'} --root /srv/lake "
-            f"--format delta --table {relation or 'SCHEMA.TABLE'}")  # fmt: skip
+    tables = recorded_tables(slot)[:1] if slot else []
+    return add_command("NAME", str(slot or "SOURCE/SLOT"), "/srv/lake", tables or ["SCHEMA.TABLE"])
 
 
 def _took(run: LakeRun) -> str | None:

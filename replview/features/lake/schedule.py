@@ -4,15 +4,13 @@ import contextlib
 
 from psycopg import sql
 
-from replview.features.lake.request import note_act, request_run
+from replview.features.lake.request import request_run
 from replview.jobs.lakes import rows
 from replview.jobs.running import chore
 from replview.store import django_session
 from replview.store.models import Lake, LakeRun
 from replview.targets.policy import Refused
 
-#: Largest number of minutes between two runs.
-MOST_MINUTES = 31 * 24 * 60
 #: Runs of a lake that are kept.
 _KEPT_RUNS = 200
 #: Lakes whose last requested run began long enough ago, and that have no run now.
@@ -25,15 +23,6 @@ _DUE = sql.SQL("""
                OR (r.action = 'run'
                    AND r.requested_at > now() - l.every_minutes * interval '1 minute')))
 """)
-
-
-def set_schedule(lake: Lake, minutes: int | None) -> None:
-    """Run the lake every so many minutes; None: only when somebody asks. Raises ``Refused``."""
-    if minutes is not None and not 0 < minutes <= MOST_MINUTES:
-        raise Refused(f"{minutes} is no number of minutes", f"Write one from 1 to {MOST_MINUTES}")
-    lake.every_minutes = minutes
-    lake.save(update_fields=["every_minutes"])
-    note_act(lake, {"act": "scheduled", "every_minutes": minutes})
 
 
 def request_due_runs() -> None:

@@ -9,8 +9,7 @@ from django.core.management.base import CommandError
 
 from replview.features.lake.facts import KINDS, behind_text, lake_facts
 from replview.features.lake.job import Report, carry_out
-from replview.features.lake.request import add, remove, request_run
-from replview.features.lake.schedule import set_schedule
+from replview.features.lake.request import add, remove, request_run, set_schedule
 from replview.management import instance
 from replview.spark.exit_statuses import FAILED
 from replview.store.models import Lake, LakeRun
@@ -74,7 +73,7 @@ class Command(instance.Actions, instance.InstanceCommand):
         lake = Lake(name=options["name"], slot=slot, format=options["format"],
                     root=options["root"], connector=options["connector"],
                     added_by=command_user())  # fmt: skip
-        add(lake, options["table"], base=Path.cwd())
+        add(lake, options["table"], anywhere=True, base=Path.cwd())
         self.say(f"lake {lake}: {plural(len(options['table']), 'table')} of {slot} in {lake.root}",
                  f"nothing is written yet: replview lake run {lake}")  # fmt: skip
 

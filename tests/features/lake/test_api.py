@@ -22,7 +22,7 @@ def lake(transactional_db, settings, tmp_path: Path) -> Lake:
     history.table("people", 16385, ["id"])
     history.commit(insert(1))
     lake = Lake(name="shop", slot=history.slot, format="delta", root="lake", added_by="root")
-    add(lake, ["public.orders", "public.people"], base=tmp_path)
+    add(lake, ["public.orders", "public.people"], anywhere=True, base=tmp_path)
     size = {"rows": 1, "files": 1, "bytes": 900}
     lake.relations.filter(name="public.orders").update(
         reached={"1": 1}, sizes={"changes": size, "current": size}, reported_at=timezone.now()

@@ -10,8 +10,8 @@ from django.utils import timezone
 from replview.features.lake import schedule
 from replview.features.lake.facts import behind_text, lake_facts, state_of
 from replview.features.lake.job import _store_report, arguments, carry_out
-from replview.features.lake.request import add, remove, request_run
-from replview.features.lake.schedule import request_due_runs, set_schedule
+from replview.features.lake.request import add, remove, request_run, set_schedule
+from replview.features.lake.schedule import request_due_runs
 from replview.health import lake_lag
 from replview.health.lake_lag import LakeLag, lag_of
 from replview.jobs.lakes import rows
@@ -37,7 +37,7 @@ def history(transactional_db, settings, tmp_path: Path) -> History:
 @pytest.fixture
 def lake(history: History, tmp_path: Path) -> Lake:
     """A lake of the orders."""
-    return add(new_lake(history), ["public.orders"], base=tmp_path)
+    return add(new_lake(history), ["public.orders"], anywhere=True, base=tmp_path)
 
 
 def new_lake(history: History, name: str = "orders", **values: str) -> Lake:
@@ -74,7 +74,7 @@ def test_what_is_refused(
     why: str,
 ) -> None:  # fmt: skip
     with pytest.raises(Refused, match=why):
-        add(new_lake(history, **{"name": "second", **values}), tables, base=tmp_path)
+        add(new_lake(history, **{"name": "second", **values}), tables, anywhere=True, base=tmp_path)
     assert Lake.objects.count() == 1
 
 

@@ -35,7 +35,7 @@ def history(transactional_db, settings, tmp_path: Path) -> History:
 def lake(history: History, tmp_path: Path) -> Lake:
     """A lake of both tables."""
     lake = Lake(name="shop", slot=history.slot, format="delta", root="lake")
-    return add(lake, ["public.orders", "public.people"], base=tmp_path)
+    return add(lake, ["public.orders", "public.people"], anywhere=True, base=tmp_path)
 
 
 def client(name: str = "alice", role: str = "operator", **more: object) -> Client:

@@ -43,7 +43,7 @@ def test_an_erasure_reaches_the_lakes_that_hold_the_table(
     recording.caught_up()
     for name in ("person", "other"):
         lake = Lake(name=name, slot=recording.slot, format="delta", root=name, connector="none")
-        add(lake, [f"public.{name}"], base=tmp_path)
+        add(lake, [f"public.{name}"], anywhere=True, base=tmp_path)
     run("lake", "run", "person")
     assert files_holding(PLANTED, tmp_path / "person")
 
@@ -57,7 +57,7 @@ def test_an_erasure_reaches_the_lakes_that_hold_the_table(
     assert columns_holding(PLANTED) == []
     # A lake that reads the record only now has no row without its key.
     late = Lake(name="late", slot=recording.slot, format="delta", root="late", connector="none")
-    add(late, ["public.person"], base=tmp_path)
+    add(late, ["public.person"], anywhere=True, base=tmp_path)
     run("lake", "run", "late")
     sizes = late.relations.get().sizes
     assert [sizes[kind]["rows"] for kind in ("changes", "current")] == [3, 1]
