@@ -256,6 +256,15 @@ def missing_connector(error: BaseException) -> SparkProblem | None:
     return SparkProblem(f"Spark has no connector for {scheme}://", remedy)
 
 
+def store_connector(url: str) -> str | None:
+    """Return the coordinates of the connector for an object store's address, as Spark spells it.
+
+    None: Spark has what the address needs, or no connector is known.
+    """
+    package = _PACKAGES.get(urlsplit(url).scheme)
+    return package.format(hadoop_version()) if package else None
+
+
 def hadoop_version() -> str:
     """Return the version of PySpark's Hadoop, which its connectors share."""
     found = importlib.util.find_spec("pyspark")

@@ -21,14 +21,14 @@ def connectors() -> tuple[Path, ...] | JarsMissing:
     return find_jars("-".join(("lake", version, *versions)), packages, _GROUPS)
 
 
-def session_variables() -> dict[str, str]:
+def session_variables(*more: Path) -> dict[str, str]:
     """Return the variables by which the sessions of other processes have the connectors.
 
-    Skips the test where the connectors are missing.
+    ``more`` are further jars. Skips the test where the connectors are missing.
     """
     if isinstance(jars := connectors(), JarsMissing):
         pytest.skip(str(jars))
-    classes = os.pathsep.join(map(str, jars))
+    classes = os.pathsep.join(map(str, (*jars, *more)))
     return {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {classes} pyspark-shell",

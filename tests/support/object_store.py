@@ -17,8 +17,20 @@ import pytest
 
 from replview.parquet.writing.targets import Target
 from replview.runtime.machine import free_port
+from replview.spark.sessions import hadoop_version
+from tests.support.jars import jars
 
 KEY, SECRET = "AKIAREPLVIEWTESTS000", "of-nobody-but-this-test"
+
+
+#: Options of Maven for the connector alone, since Spark has the rest of Hadoop.
+_CONNECTOR = "-DincludeArtifactIds=hadoop-aws,bundle,analyticsaccelerator-s3,wildfly-openssl"
+
+
+def spark_connector() -> tuple[Path, ...]:
+    """Return the jars of Spark's connector for S3; skip the test where they are missing."""
+    package = f"org.apache.hadoop:hadoop-aws:{hadoop_version()}"
+    return jars(f"hadoop-aws-{hadoop_version()}", [package], _CONNECTOR)
 
 
 @contextmanager

@@ -135,6 +135,7 @@ def remove(lake: Lake, *, delete_tables: bool) -> list[str]:
     """
     from replview.parquet.writing.layout import encoded
     from replview.parquet.writing.targets import Target
+    from replview.spark.reading_programs import below
 
     if run := lakes.unended(lake):
         raise _refusal(LakeBusy(lake, run))
@@ -145,7 +146,7 @@ def remove(lake: Lake, *, delete_tables: bool) -> list[str]:
     for name in names if delete_tables else ():
         folder = "/".join(map(encoded, (source, slot, name)))
         target.delete_folder(folder)
-        deleted.append(f"{target.url}/{folder}")
+        deleted.append(below(target.url, folder))
     act = "removed with its tables" if delete_tables else "removed"
     note_act(lake, {"act": act, "target": lake.root}, names)
     lake.delete()

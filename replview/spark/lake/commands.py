@@ -17,7 +17,7 @@ import orjson
 from replview.parquet.job_process import problem_of, say
 from replview.spark.exit_statuses import DONE, FAILED, GAP, NOTHING_NEW
 from replview.spark.lake.formats import FORMATS, connector_settings
-from replview.spark.quoting import spark_address
+from replview.spark.quoting import spark_address, spark_settings
 from replview.spark.sessions import SparkProblem, by_connect, naming_connectors
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def add_lake(commands: Any) -> None:
 def settings(options: argparse.Namespace) -> dict[str, str]:
     """Return the settings that the session needs. Raises ``SparkProblem``."""
     root = spark_address(options.root)
-    return connector_settings(FORMATS[options.format], root, options.connector)
+    server = {f"spark.hadoop.{name}": text for name, text in spark_settings(options.root).items()}
+    return {**connector_settings(FORMATS[options.format], root, options.connector), **server}
 
 
 def run(spark: "SparkSession", options: argparse.Namespace) -> int:

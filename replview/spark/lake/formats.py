@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from replview.spark.quoting import spark_literal, tick
-from replview.spark.sessions import SparkProblem
+from replview.spark.sessions import SparkProblem, store_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -246,11 +246,13 @@ FORMATS: Mapping[str, LakeFormat] = {each.name: each for each in (Delta(), Icebe
 def connector_settings(format_: LakeFormat, root: str, connector: str | None) -> dict[str, str]:
     """Return a session's settings for a format, whose connector comes from Maven by default.
 
-    ``connector``: other coordinates, or ``none`` where Spark has it. Raises ``SparkProblem``.
+    So does the connector of the object store that ``root`` names. ``connector``: other coordinates,
+    or ``none`` where Spark has both connectors. Raises ``SparkProblem``.
     """
     if connector == "none":
         return format_.settings(root)
-    return {**format_.settings(root), "spark.jars.packages": connector or _package(format_)}
+    packages = (connector or _package(format_), store_connector(root))
+    return {**format_.settings(root), "spark.jars.packages": ",".join(filter(None, packages))}
 
 
 def _package(format_: LakeFormat) -> str:

@@ -24,12 +24,19 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.runtime.machine import free_port
-from replview.spark.sessions import SparkProblem, hadoop_version, naming_connectors
+from replview.spark.sessions import SparkProblem, naming_connectors
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
 from tests.support.history_rows import WHEN, History, insert
-from tests.support.jars import jars
-from tests.support.object_store import KEY, SECRET, Bucket, address, program, served
+from tests.support.object_store import (
+    KEY,
+    SECRET,
+    Bucket,
+    address,
+    program,
+    served,
+    spark_connector,
+)
 from tests.support.object_store import bucket as bucket  # a fixture
 from tests.support.object_store import credentials as credentials  # a fixture
 from tests.support.spark_session import spark as spark  # a fixture
@@ -146,8 +153,6 @@ def test_the_printed_program_of_duckdb_reads_it_there(
     assert json.loads(found.stdout) == ["1", "2", "3", "3"]
 
 
-#: Options of Maven for the connector alone, since Spark has the rest of Hadoop.
-_CONNECTOR = "-DincludeArtifactIds=hadoop-aws,bundle,analyticsaccelerator-s3,wildfly-openssl"
 #: Runs a printed program and gives what it read.
 _SPARKS = """
 import json, sys
@@ -165,9 +170,7 @@ spark.stop()
 def test_spark_exports_there_and_its_printed_program_reads_it(
     whole: Slice, bucket: Bucket, programs: dict[str, str], tmp_path: Path
 ) -> None:
-    package = f"org.apache.hadoop:hadoop-aws:{hadoop_version()}"
-    found = jars(f"hadoop-aws-{hadoop_version()}", [package], _CONNECTOR)
-    submit = f"--jars {','.join(map(str, found))} --driver-memory 1g pyspark-shell"
+    submit = f"--jars {','.join(map(str, spark_connector()))} --driver-memory 1g pyspark-shell"
     environment = {**os.environ, "STORE": store_conninfo(), "PYSPARK_SUBMIT_ARGS": submit,
                    "SPARK_LOCAL_IP": "127.0.0.1"}  # fmt: skip
     url = bucket.url.replace("/out?", "/spark?")

@@ -4,7 +4,7 @@ import pyspark
 import pytest
 
 from replview.spark.lake.formats import FORMATS, connector_settings
-from replview.spark.sessions import SparkProblem
+from replview.spark.sessions import SparkProblem, hadoop_version
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -16,6 +16,9 @@ def test_the_connector_for_this_spark_comes_from_maven(
     assert settings["spark.jars.packages"] == FORMATS[name].package.format("4.1")
     own = connector_settings(FORMATS[name], "/srv/lake", "a:b:1")
     assert own["spark.jars.packages"] == "a:b:1"
+    stored = connector_settings(FORMATS[name], "s3a://bucket/lake", "a:b:1")
+    store = f"org.apache.hadoop:hadoop-aws:{hadoop_version()}"
+    assert stored["spark.jars.packages"] == f"a:b:1,{store}"
     # Spark may have the connector already.
     assert "spark.jars.packages" not in connector_settings(FORMATS[name], "/srv/lake", "none")
 
