@@ -107,14 +107,6 @@ def ago(moment: datetime) -> SafeString:
     return time_html(moment, "ago", f"{words.age_words(timezone.now() - moment)} ago")
 
 
-@register.inclusion_tag("ui/components/figure.html")
-def figure(
-    label: str, number: str | None, rest: str = "", main: bool = False, danger: bool = False
-) -> dict[str, object]:
-    """Return the context of a figure in a strip; ``number`` None shows unknown."""
-    return {"label": label, "number": number, "rest": rest, "main": main, "danger": danger}
-
-
 @register.tag
 def include_with(parser: Parser, token: Token) -> IncludeNode:
     """Parse ``{% include %}`` with arguments between the tags, on lines of their own.
