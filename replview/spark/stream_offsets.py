@@ -22,6 +22,7 @@ _INCARNATIONS = """
     WHERE mine.id = %s ORDER BY i.number
 """
 _COUNTS = "SELECT t.commit_seq, {changes} FROM transaction t WHERE {where} ORDER BY t.commit_seq"
+_TOTAL = "SELECT coalesce(sum(changes), 0)::bigint FROM ({counts}) AS counted (commit_seq, changes)"
 
 
 def stored_offset(connection: StoreConnection, options: Options) -> Offset:
@@ -47,6 +48,23 @@ def end_of_batch(options: Options, start: Offset, most: int | None = None) -> Of
             if seq := max(start.get(incarnation, 0), seq):
                 end[incarnation] = seq
         return end if most is None else _limited(connection, options, start, end, most)
+
+
+def changes_between(options: Options, start: Offset, end: Offset) -> int:
+    """Return the number of changes between two offsets that the store and the archive have."""
+    total = 0
+    with connect(options.dsn) as connection:
+        for incarnation, after, through in steps(start, end):
+            part = slice_between(connection, options, incarnation, after, through)
+            table = options.table(connection, part)
+            for piece, manifest in pieces(connection, part, options.archive):
+                if manifest and options.archive:
+                    found = counts(connection, options.archive, manifest, piece, table)
+                    total += sum(changes for _, changes in found)
+                elif manifest is None:
+                    query = sql.SQL(_TOTAL).format(counts=_stored_counts(options, table, piece))
+                    total += sum(changes for (changes,) in connection.execute(query))
+    return total
 
 
 def steps(start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[int, int, int]]:
@@ -97,19 +115,21 @@ def _counts(
     whole: Slice, part: Slice,
 ) -> Iterator[tuple[int, int]]:  # fmt: skip
     """Yield each transaction of a part of the backlog with its number of changes."""
-    relation = None if table is None else table.relation_id
     for piece, manifest in pieces(connection, part, options.archive):
         if manifest and options.archive:
             yield from counts(connection, options.archive, manifest, piece, table)
         elif manifest is None:
-            operations = wanted_operations(
-                piece, rows=table is not None, truncations=options.truncations
-            )
-            query = sql.SQL(_COUNTS).format(
-                changes=counted(operations, relation, whose=piece.whose),
-                where=conditions(piece, None, None if relation is None else [relation]),
-            )
-            yield from connection.execute(query)
+            yield from connection.execute(_stored_counts(options, table, piece))
         elif options.fail_on_data_loss:
             # Planning raises the problem, with everything that is lost.
             planned(connection, whole, table, options)
+
+
+def _stored_counts(options: Options, table: SliceTable | None, piece: Slice) -> sql.Composed:
+    """Return the query for the stored transactions of a piece and their numbers of changes."""
+    relation = None if table is None else table.relation_id
+    operations = wanted_operations(piece, rows=table is not None, truncations=options.truncations)
+    return sql.SQL(_COUNTS).format(
+        changes=counted(operations, relation, whose=piece.whose),
+        where=conditions(piece, None, None if relation is None else [relation]),
+    )

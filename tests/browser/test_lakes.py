@@ -83,8 +83,11 @@ def test_a_lake_is_looked_at_and_run(lake: Lake, page: Page, server: Server) -> 
     run = rows.claim()
     assert run is not None
     # The page follows by itself.
-    rows.beat(run, reading="public.stock")
+    progress = {"table": 3, "tables": 3, "changes": 640_000, "of": 2_318_644}
+    rows.beat(run, reading="public.stock", result=progress)
     expect(page.locator("#sentence h1")).to_contain_text("warehouse: reading public.stock.")
+    bar = page.get_by_role("img", name="table 3 of 3, 640,000 of 2,318,644 changes")
+    expect(bar).to_be_visible()
     look(page, "lake-running")
     rows.fail(run, "the disk is full", "Make room", reading="public.stock")
     expect(page.locator("#sentence h1")).to_contain_text("public.stock: the disk is full.")

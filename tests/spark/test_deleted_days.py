@@ -15,6 +15,8 @@ from replview.features.archive import job as archiving
 from replview.parquet import reading
 from replview.parquet.reading import StoreProblem
 from replview.spark.data_source import ReplviewDataSource
+from replview.spark.options import Options
+from replview.spark.stream_offsets import changes_between
 from replview.store import instance_settings
 from replview.store.models import Change, MaskRule, Transaction
 from replview.store.read.days import IDS_PER_HOUR, day_of
@@ -173,6 +175,7 @@ def test_a_read_over_the_border_goes_on_in_the_store_and_a_hole_is_an_error(
 
     assert read(store_dsn, relation="public.t", archive=root) == whole
     options = {"dsn": store_dsn, "relation": "public.t", "archive": root}
+    assert changes_between(Options.parse(options), {"1": 2}, {"1": 10}) == 8
     frame = spark.read.format("replview").options(**options).load()
     assert [row.asDict() for row in frame.select("id", "_commit_version").collect()] == [
         {name: row[name] for name in ("id", "_commit_version")} for row in whole

@@ -9,7 +9,7 @@ from replview.parquet.reading import StoreProblem
 from replview.spark import data_source
 from replview.spark.data_source import ReplviewDataSource
 from replview.spark.options import Options
-from replview.spark.stream_offsets import end_of_batch
+from replview.spark.stream_offsets import changes_between, end_of_batch
 from replview.store.retention.tidy import make_partitions
 from tests.support.history_rows import History, insert
 from tests.support.waiting import wait_for
@@ -66,6 +66,8 @@ def test_a_batch_is_planned_at_the_cost_of_what_it_takes(store_dsn: str, relatio
     assert 0 < max(costs) <= 1.2 * costs[0]
     # A batch has at least one transaction, and no more than there is.
     assert end_of_batch(Options.parse(options), {"1": 79_998}, 200) == {"1": 80_000}
+    backlog = changes_between(Options.parse(options), {"1": 40_000}, {"1": 80_000})
+    assert backlog == (4_000 if relation else 40_000)
 
 
 def test_a_stream_begins_and_ends_at_offsets(store_dsn: str) -> None:

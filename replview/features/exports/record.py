@@ -62,6 +62,13 @@ class ExportRecord:
     no_download: str = ""
 
     @property
+    def progress(self) -> str:
+        """Return the progress in words, such as ``1,204 of 9,000 rows``; empty: unknown."""
+        if self.row.rows is None or self.row.total_rows is None:
+            return ""
+        return f"{count_words(self.row.rows)} of {count_words(self.row.total_rows)} rows"
+
+    @property
     def reading_of(self) -> list[tuple[str, str]]:
         """Return the tables for which reading programs can be shown, each with its address."""
         names = self.reading.tables if self.reading else []

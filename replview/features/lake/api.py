@@ -43,6 +43,15 @@ class LakeTableOut(Schema):
     remedy: str
 
 
+class LakeProgressOut(Schema):
+    """How far a run has come; null is unknown."""
+
+    table: int | None = Field(description="number of the table that it reads, from 1")
+    tables: int
+    changes: int | None = Field(description="changes of this table that it has read")
+    of: int | None = Field(description="changes of this table that there were to read")
+
+
 class LakeRunOut(Schema):
     """The last run of a lake."""
 
@@ -50,6 +59,7 @@ class LakeRunOut(Schema):
     action: str = Field(description="`run` or `maintain`")
     state: str = Field(description="`waiting`, `running`, `done`, `failed` or `cancelled`")
     table: str = Field(description="that it reads, or at which it failed; empty: none")
+    progress: LakeProgressOut | None = Field(description="while it runs")
     requested_by: str
     requested_at: str
     finished_at: str | None

@@ -50,12 +50,33 @@ def run_facts(run: LakeRun) -> dict[str, Any]:
         "action": run.action,
         "state": run.state,
         "table": run.reading,
+        "progress": progress_of(run),
         "requested_by": run.requested_by,
         "requested_at": utc_text(run.requested_at),
         "finished_at": utc_text(run.finished_at),
         "problem": run.problem_cause,
         "remedy": run.problem_remedy,
     }
+
+
+def progress_of(run: LakeRun) -> dict[str, int | None] | None:
+    """Return how far a running run has come; None where nothing is known, or it does not run.
+
+    ``table`` is the number of the table that it reads, of ``tables``; ``changes`` were read ``of``
+    those to read, None where they are not counted.
+    """
+    result = run.result or {}
+    if run.state != LakeRun.State.RUNNING or not run.reading or "tables" not in result:
+        return None
+    return {name: result.get(name) for name in ("table", "tables", "changes", "of")}
+
+
+def progress_text(progress: dict[str, int | None]) -> str:
+    """Return ``table 2 of 3, 1,204 of 9,000 changes``."""
+    text = f"table {progress['table']} of {progress['tables']}"
+    if progress["of"] is None:
+        return text
+    return f"{text}, {progress['changes']:,} of {progress['of']:,} changes"
 
 
 def state_of(relation: LakeRelation, run: LakeRun | None) -> str:

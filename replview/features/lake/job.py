@@ -1,7 +1,7 @@
 """The worker side of lakes: each run is a Spark job in a process of its own, followed by a thread.
 
-The process writes a line of JSON for each table, which this module stores. A run that is stopped
-or killed is repeated from the lake's last commit, so that no change is there twice.
+The process writes a line of JSON for each table and each batch, which this module stores. A run
+that is stopped or killed is repeated from the lake's last commit, so that no change is there twice.
 """
 
 import contextlib
@@ -81,17 +81,18 @@ class _Reports:
 
     def __init__(self, row: LakeRun, process: _RunProcess, on_report: OnReport | None) -> None:
         self._row, self._unstored, self._on_report = row, process.reports, on_report
+        self._tables = [relation.name for relation in row.lake.relations.all()]
         #: Problems by table; the empty name is the job's own.
         self.problems: dict[str, tuple[str, str]] = {}
 
     def store(self) -> Mapping[str, Any] | None:
         """Store the new reports, and return the columns of the run that they change."""
-        columns = None
+        columns: dict[str, Any] | None = None
         while self._unstored:
             report = self._unstored[0]
             table = str(report.get("table") or "")
             try:
-                if table and report["state"] != "running":
+                if table and (report["state"] != "running" or "reached" in report):
                     _store_report(self._row.lake, table, report)
             except OperationalError:
                 # The store is away for a moment: the report is stored the next time.
@@ -99,11 +100,19 @@ class _Reports:
                 return columns
             if "problem" in report:
                 self.problems[table] = (str(report["problem"]), str(report.get("remedy") or ""))
-            columns = {"reading": table if report.get("state") == "running" else ""}
+            columns = {"reading": "", "result": None}
+            if report.get("state") == "running":
+                columns = {"reading": table, "result": self._progress(table, report)}
             self._unstored.popleft()
             if self._on_report is not None:
                 self._on_report(report)
         return columns
+
+    def _progress(self, table: str, report: Report) -> dict[str, Any]:
+        """Return which of the tables is read, and how many of its changes were, if it is known."""
+        number = self._tables.index(table) + 1 if table in self._tables else None
+        amounts = {name: report.get(name) for name in ("changes", "of")}
+        return {"table": number, "tables": len(self._tables), **amounts}
 
 
 def _store_report(lake: Lake, table: str, report: Report) -> None:

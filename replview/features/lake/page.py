@@ -4,15 +4,24 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.utils import timezone
+
 from replview.access.visibility import current_visibility
 from replview.access.withheld import withheld
-from replview.features.lake.facts import KINDS, behind_text, lake_facts, shown_runs
+from replview.features.lake.facts import (
+    KINDS,
+    behind_text,
+    lake_facts,
+    progress_of,
+    progress_text,
+    shown_runs,
+)
 from replview.features.lake.new_page import add_command
 from replview.features.lake.request import recorded_tables, refused_now
 from replview.store.models import Lake, LakeRun, Slot
 from replview.targets.policy import Refused
 from replview.text.formats import age_words, plural, some_of
-from replview.ui.sentence import Sentence, as_next, refusal
+from replview.ui.sentence import Sentence, as_next, refusal, sentence
 
 if TYPE_CHECKING:
     from replview.spark.reading_programs import Program
@@ -42,6 +51,20 @@ class LakeView:
     def busy(self) -> bool:
         """Return whether a run has not ended."""
         return self.run is not None and self.run.waits
+
+    @property
+    def progress(self) -> str:
+        """Return how far the run has come, in words; empty: unknown, or nothing runs."""
+        progress = progress_of(self.run) if self.run else None
+        return progress_text(progress) if progress else ""
+
+    @property
+    def width(self) -> int | None:
+        """Return how much of the table's changes was read, in thousandths; None: unknown."""
+        progress = progress_of(self.run) if self.run else None
+        if progress is None or not progress["of"]:
+            return None
+        return round(1000 * (progress["changes"] or 0) / progress["of"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +115,8 @@ class LakePage:
             rows = sum(size["rows"] for size in sizes) if sizes else None
             figures.append({"label": f"Rows of {kind}", "number": None if rows is None
                             else f"{rows:,}"})  # fmt: skip
+        if self.view.busy:
+            return [*figures, {"label": "This run", "number": _took(self.view.run)}]
         runs = [run for run in self.view.runs if run.finished_at]
         figures.append({"label": "Last run", "number": _took(runs[0]) if runs else None,
                         "rest": f"{runs[0].action}, {runs[0].state}" if runs else ""})  # fmt: skip
@@ -146,8 +171,11 @@ def _gap_text(incarnation: int, first: int, last: int) -> str:
 def _lake_sentence(lake: Lake, tables: list[dict[str, Any]], run: LakeRun | None) -> Sentence:
     """Return the state of a lake, its worst problem first."""
     if run is not None and run.waits:
-        title = f"{lake}: {_run_title(run)}"
-        return Sentence(level="idle", title=title, cause=f"Requested by {run.requested_by}.")
+        title, progress = f"{lake}: {_run_title(run)}", progress_of(run)
+        cause = f"Requested by {run.requested_by}."
+        if progress is not None:
+            cause = f"{sentence(progress_text(progress))} in {_took(run)}. {cause}"
+        return Sentence(level="idle", title=title, cause=cause)
     if run is not None and run.state == LakeRun.State.FAILED:
         title, following = f"{lake}: the last run failed:", as_next(run.problem_remedy)
         cause = f"{run.reading}: {run.problem_cause}." if run.reading else f"{run.problem_cause}."
@@ -216,7 +244,8 @@ def _example() -> str:
     return add_command("NAME", str(slot or "SOURCE/SLOT"), "/srv/lake", tables or ["SCHEMA.TABLE"])
 
 
-def _took(run: LakeRun) -> str | None:
-    if run.started_at is None or run.finished_at is None:
+def _took(run: LakeRun | None) -> str | None:
+    """Return the time that a run took, or has taken until now; None: it has not begun."""
+    if run is None or run.started_at is None:
         return None
-    return age_words(max((run.finished_at - run.started_at).total_seconds(), 1))
+    return age_words(max(((run.finished_at or timezone.now()) - run.started_at).total_seconds(), 1))

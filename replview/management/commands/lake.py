@@ -173,8 +173,12 @@ def _lake(name: str) -> Lake:
 def _report_text(report: Report) -> str:
     """Return the line for a report of a run; empty: it needs none."""
     table = report.get("table")
-    if table is None or report["state"] == "running":
-        return f"{table}: begun" if table else ""
+    if table is None:
+        return ""
+    if report["state"] == "running":
+        if "of" not in report:
+            return f"{table}: begun"
+        return f"{table}: {count_words(report['changes'])} of {plural(report['of'], 'change')}"
     if "problem" in report:
         return f"{table}: failed: {report['problem']}. {report['remedy']}"
     batches = f"{plural(report['batches'], 'batch', 'batches')}; " if "batches" in report else ""

@@ -1,14 +1,17 @@
 """``lake run|status|maintain|erase`` as a job: feed, show, maintain the tables of a lake, or erase.
 
 ``replview lake`` starts it in a process of its own; spark-submit can start it on a cluster.
-Standard output has one line of JSON when a table begins (``{"table", "state": "running"}``) and
-one when it ends (``idle`` with what is known of it now, or ``failed`` with problem and remedy).
+Standard output has one line of JSON when a table begins (``{"table", "state": "running"}``), one
+before the first and after each batch of a run (with ``reached``, ``batches``, and ``changes`` that
+were read ``of`` those to read), and one when it ends (``idle`` with what is known of it now, or
+``failed`` with problem and remedy).
 """
 
 import argparse
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +26,7 @@ from replview.spark.sessions import SparkProblem, by_connect, naming_connectors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from replview.spark.lake.feeding import Feed
+    from replview.spark.lake.feeding import Fed, Feed
     from replview.spark.lake.tables import LakeTable
 
 ACTIONS = ("run", "status", "maintain", "erase")
@@ -115,7 +118,14 @@ def _feeds(spark: "SparkSession", options: argparse.Namespace) -> "Iterator[Feed
         lake = LakeTable(
             spark, FORMATS[options.format], spark_address(options.root), source, slot, table
         )
-        yield Feed(lake, options.changes, more)
+        yield Feed(lake, options.changes, more, partial(_say_progress, table))
+
+
+def _say_progress(table: str, fed: "Fed") -> None:
+    """Print how far a run of a table has come; nothing where there is nothing to read."""
+    if of := max(fed.of_changes, fed.changes):
+        say({"table": table, "state": "running", "reached": fed.reached, "batches": fed.batches,
+             "changes": fed.changes, "of": of})  # fmt: skip
 
 
 def _done(feed: "Feed", options: argparse.Namespace) -> tuple[int, dict[str, Any]]:

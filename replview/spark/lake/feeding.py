@@ -21,6 +21,7 @@ from replview.spark.lake.tables import CHANGES, CURRENT, LakeTable
 from replview.spark.options import Options
 from replview.spark.stream_offsets import (
     Offset,
+    changes_between,
     end_of_batch,
     slice_between,
     steps,
@@ -44,6 +45,9 @@ class Fed:
     #: How far ``changes`` has read the slot.
     reached: Offset
     batches: int = 0
+    #: Changes that were read, and those that there were to read when the run began.
+    changes: int = 0
+    of_changes: int = 0
     #: Gaps in the record: incarnation, first and last commit_seq (0: before the incarnation).
     gaps: list[tuple[int, int, int]] = field(default_factory=list)
     #: Why there is no ``current``, or why it lacks changes; empty: it is whole.
@@ -58,14 +62,20 @@ class Feed:
     changes: int = BATCH_CHANGES
     #: Further options of the data source: ``dsn``, ``archive``, ``failOnDataLoss``.
     options: Mapping[str, str] = field(default_factory=dict)
+    #: Called with the result so far, before the first batch and after each.
+    progress: Callable[[Fed], None] = lambda fed: None
 
     def run(self) -> Fed:
         """Read what is stored now. Raises ``StoreProblem``."""
         shape = self._catch_up(None)
         fed = Fed(self.lake.reached(CHANGES))
+        options = Options.parse(self._options())
+        fed.of_changes = changes_between(options, fed.reached, end_of_batch(options, fed.reached))
+        self.progress(fed)
         while self._append(fed, shape):
             fed.batches += 1
             shape = self._catch_up(shape)
+            self.progress(fed)
         fed.no_current = self.lake.shape.get("missed", "") if shape.is_keyed else _NO_KEY
         return fed
 
@@ -86,14 +96,15 @@ class Feed:
 
     def _append(self, fed: Fed, shape: TableShape) -> bool:
         """Append one batch to ``changes``; return whether there was one."""
-        start = fed.reached
-        end = end_of_batch(Options.parse(self._options()), start, self.changes)
+        start, options = fed.reached, Options.parse(self._options())
+        end = end_of_batch(options, start, self.changes)
         for incarnation, after, through in steps(start, end):
             fed.reached = {**start, str(incarnation): through}
             is_first = bool(start) and not after
             fed.gaps += self._gaps(incarnation, after, through, is_first=is_first)
             while not self._stream(start, fed.reached, incarnation, shape):
                 shape = self._catch_up(shape)
+            fed.changes += changes_between(options, start, fed.reached)
             return True
         return False
 

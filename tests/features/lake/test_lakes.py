@@ -2,14 +2,15 @@
 
 import datetime as dt
 import threading
+from collections import deque
 from pathlib import Path
 
 import pytest
 from django.utils import timezone
 
 from replview.features.lake import schedule
-from replview.features.lake.facts import behind_text, lake_facts, state_of
-from replview.features.lake.job import _store_report, arguments, carry_out
+from replview.features.lake.facts import behind_text, lake_facts, run_facts, state_of
+from replview.features.lake.job import _Reports, _store_report, arguments, carry_out
 from replview.features.lake.request import add, remove, request_run, set_schedule
 from replview.features.lake.schedule import request_due_runs
 from replview.health import lake_lag
@@ -191,6 +192,38 @@ def test_what_a_run_reports_is_kept(lake: Lake) -> None:
     assert state_of(relation, LakeRun(state="running", reading="public.orders")) == "running"
     _store_report(lake, "public.orders", report)
     assert lake_facts(lake)["tables"][0]["state"] == "idle"
+
+
+class ReportingProcess:
+    """A process of a run that has written these reports."""
+
+    def __init__(self, *reports: dict[str, object]) -> None:
+        self.reports = deque(reports)
+
+
+def test_a_batch_is_kept_before_the_table_ends(lake: Lake) -> None:
+    LakeRelation.objects.create(lake=lake, name="public.people")
+    running = {"table": "public.people", "state": "running"}
+    process = ReportingProcess(running)
+    run = claimed(lake)
+    reports = _Reports(run, process, None)  # type: ignore[arg-type]
+    rows.beat(run, **reports.store() or {})
+    run.refresh_from_db()
+    progress = {"table": 2, "tables": 2, "changes": None, "of": None}
+    assert (run.reading, run_facts(run)["progress"]) == ("public.people", progress)
+    process.reports.append(
+        {**running, "reached": {"1": 5}, "batches": 3, "changes": 1204, "of": 9000}
+    )
+    rows.beat(run, **reports.store() or {})
+    run.refresh_from_db()
+    progress = {"table": 2, "tables": 2, "changes": 1204, "of": 9000}
+    assert run_facts(run)["progress"] == progress
+    relation = lake.relations.get(name="public.people")
+    assert (relation.reached, relation.batches) == ({"1": 5}, 3)
+    # A run that somebody cancelled is at no table.
+    rows.cancel(run.pk)
+    run.refresh_from_db()
+    assert run_facts(run)["progress"] is None
 
 
 @pytest.mark.parametrize(

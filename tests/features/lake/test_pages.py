@@ -136,6 +136,27 @@ def test_a_run_is_requested_shown_and_cancelled(lake: Lake) -> None:
     assert reader.post(f"/lakes/{lake.pk}/run/", {"action": "drop"}).status_code == 404
 
 
+def test_a_runs_progress_is_shown_while_it_runs(lake: Lake, history: History) -> None:
+    request_run(lake, "run", by="alice", how=LakeRun.How.PAGE)
+    run = rows.claim()
+    assert run is not None
+    reader = client()
+    bar = '<svg class="job-bar"'
+    assert bar not in html_of(reader, f"/lakes/{lake.pk}/")
+    progress = {"table": 2, "tables": 2, "changes": 1204, "of": 9000}
+    rows.beat(run, reading="public.people", result=progress)
+    LakeRun.objects.update(started_at=timezone.now() - dt.timedelta(seconds=34))
+    page = html_of(reader, f"/lakes/{lake.pk}/")
+    assert "<b>shop: reading public.people.</b> Table 2 of 2, 1,204 of 9,000 changes in 34" in page
+    assert 'aria-label="table 2 of 2, 1,204 of 9,000 changes"' in page
+    assert '<rect width="134"' in page
+    page = html_of(reader, "/lakes/")
+    assert bar in page
+    assert "table 2 of 2, 1,204 of 9,000 changes</span>" in page
+    restricted = client("bob", sources=[history.slot.source], tables=["public.orders"])
+    assert bar not in html_of(restricted, f"/lakes/{lake.pk}/")
+
+
 def test_the_switch_of_exports_forbids_runs(lake: Lake) -> None:
     instance_settings.write("exports.allowed", False, "root")
     reader = client()

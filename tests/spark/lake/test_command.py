@@ -51,6 +51,7 @@ def test_a_lake_is_fed_shown_and_removed_with_its_tables(
     assert (table["behind_changes"], table["changes"], table["reported_at"]) == (2, None, None)
 
     said = run("lake", "run", "orders")
+    assert "public.orders: 0 of 2 changes\npublic.orders: 2 of 2 changes\n" in said
     assert "public.orders: 1 batch; changes has 2 rows in 1 file" in said
     folder = tmp_path / "lake" / "shop" / "replview" / "public~2Eorders"
     assert (folder / "changes" / "_delta_log").is_dir()

@@ -1,5 +1,6 @@
 """A lake of a real table: ``current`` is the table, ``changes`` is the record."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,8 +68,11 @@ def test_current_is_the_sources_table(
     recording = record(source)
     source.run(_ROWS)
     recording.caught_up()
+    told: list[tuple[int, int]] = []
     feed = feed_of(recording, "public.shop", 18)
+    feed = replace(feed, progress=lambda fed: told.append((fed.changes, fed.of_changes)))
     assert feed.run().batches == 1
+    assert told == [(0, 9), (9, 9)]
 
     source.run(*_MOVES)
     recording.caught_up()

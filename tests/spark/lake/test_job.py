@@ -52,9 +52,13 @@ def test_a_run_says_how_far_it_came_and_the_next_one_that_nothing_is_new(
     assert status == 0, log
     table = {"table": "public.orders"}
     facts = {**table, "state": "idle", "reached": {"1": 2}, "batches": 1, "gaps": []}
-    assert reports[0] == {**table, "state": "running"}
-    assert facts.items() <= reports[1].items()
-    sizes = reports[1]["sizes"]
+    begun, before, after, ended = reports
+    assert begun == {**table, "state": "running"}
+    progress = {**begun, "reached": {}, "batches": 0, "changes": 0, "of": 2}
+    assert before == progress
+    assert after == {**progress, "reached": {"1": 2}, "batches": 1, "changes": 2}
+    assert facts.items() <= ended.items()
+    sizes = ended["sizes"]
     assert [sizes[kind]["rows"] for kind in ("changes", "current")] == [2, 2]
     # Both were appended on one day; their keys may be of one bucket or of two.
     assert (sizes["changes"]["files"], 0 < sizes["current"]["files"] < 3) == (1, True)
