@@ -17,7 +17,7 @@ from replview.ui.sentence import Sentence, as_next
 
 _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
-_LONGEST_VALUE = 4_000
+_LONGEST_VALUE, _LONGEST_LIST = 4_000, 100_000
 
 RecordedJob = Export | HistoryJob | LakeRun
 Row = TypeVar("Row", bound=Export | HistoryJob)
@@ -41,7 +41,7 @@ def words_of(query: QueryDict, lists: Sequence[str]) -> dict[str, str]:
         values = query.getlist(name)
         text = ",".join(v for v in values if v) if name in lists else str(values[-1])
         if text and name != "csrfmiddlewaretoken":
-            parameters[name] = text[:_LONGEST_VALUE]
+            parameters[name] = text[: _LONGEST_LIST if name in lists else _LONGEST_VALUE]
     return parameters
 
 

@@ -91,6 +91,17 @@ def test_only_the_tables_have_to_be_chosen(history: History, tmp_path: Path) -> 
     assert lake.every_minutes is None
 
 
+def test_many_tables_are_added_at_once(history: History) -> None:
+    names = [f"{'t' * 60}{number:03}" for number in range(70)]
+    for number, name in enumerate(names):
+        history.table(name, 20_000 + number, ["id"])
+    answer = client().post(
+        "/lakes/new/", {**FIELDS, "tables": [f"public.{name}" for name in names]}
+    )
+    assert answer.status_code == 302
+    assert Lake.objects.get().relations.count() == 70
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
