@@ -121,6 +121,7 @@ PICTURES = (
     Picture("lag", f"/lag/?{SLOT}&range=5m", until_drawn),
     Picture("alerts", "/alerts/"),
     Picture("export", "/exports/"),
+    Picture("lake", f"/lakes/new/?{SLOT}&tables=public.customers,public.orders&every_minutes=15"),
     Picture("store", "/store/"),
     Picture("sources", "/sources/"),
     Picture("source", "/sources/shop/"),
