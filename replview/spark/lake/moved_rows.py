@@ -168,10 +168,12 @@ class MovedRows:
         for name, numbers in values.items():
             found[name] = self._lines[name].take(pa.array(numbers, pa.int64()))
         found["_change_type"] = pa.array(types, lines.schema.field("_change_type").type)
-        found["_absent"] = pa.array(
-            [[n for n in values if values[n][row] is None] for row in range(len(last))],
-            lines.schema.field("_absent").type,
+        absent = (
+            # A row of current, as the last line, may lack columns that each change sent.
+            [*(self._absent[line] - values.keys()), *(n for n in values if values[n][row] is None)]
+            for row, line in enumerate(last)
         )
+        found["_absent"] = pa.array(absent, lines.schema.field("_absent").type)
         raws = [self._raw(row, line, values) for row, line in enumerate(last)]
         found["_pg_raw"] = pa.array(raws, lines.schema.field("_pg_raw").type)
         return pa.table(found, schema=lines.schema)

@@ -117,6 +117,19 @@ def test_the_text_of_a_value_that_its_type_cannot_hold_goes_with_the_value() -> 
     assert rows[2]["_pg_raw"] == [("Big", "-infinity")]
 
 
+def test_a_row_that_no_change_touched_keeps_its_unknown_columns() -> None:
+    batch = Lines(full=True)
+    batch.add("current", 1, None, "x", _absent=["a"])
+    batch.add("insert", 2, "b", "y")
+    batch.transaction = 1
+    batch.before("update_preimage", 2, "b", "y")
+    batch.add("update_postimage", 1, "b", "y")
+    batch.before("delete", 1, "b", "y")
+    table = pa.Table.from_pylist(batch.lines, _SCHEMA)
+    rows = {row["id"]: row for row in MovedRows(table, _COLUMNS, []).rows().to_pylist()}
+    assert (rows[1]["_change_type"], rows[1]["_absent"]) == ("update_postimage", ["a"])
+
+
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("seed", range(200))
 def test_random_batches_give_the_table(seed: int, full: bool) -> None:
