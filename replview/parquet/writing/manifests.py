@@ -38,11 +38,13 @@ _HOLES = """
               UNION ALL SELECT %(through)s + 1) AS stored
     ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1
 """
-# A lapse belongs to the slot: it may begin before this incarnation, or continue after it. A table
-# that was never published before has no gap, nor have rows that went with a partition.
+# A lapse belongs to the slot: it may begin before this incarnation, or end after it, at an LSN that
+# does not compare. A table that was never published before has no gap, nor have rows that went with
+# a partition.
 _LAPSES = """
     SELECT l.relation_oid, l.schema, l."table", l.kind, l.operations,
-           l.from_lsn::text, l.to_lsn::text, l.from_at, l.to_at
+           l.from_lsn::text, CASE WHEN l.to_incarnation = i.number THEN l.to_lsn::text END,
+           l.from_at, l.to_at
     FROM slot_incarnation i
     JOIN publication_lapse l ON l.slot_id = i.slot_id AND l.from_incarnation <= i.number
      AND (l.to_incarnation IS NULL OR l.to_incarnation >= i.number)

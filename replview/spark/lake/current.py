@@ -2,15 +2,21 @@
 
 # ruff: noqa: S608 (SQL of quoted names and constants)
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from replview.spark.lake.folding import LAST_CHANGE, Folding
+from replview.spark.lake.folding import Folding
 from replview.spark.lake.shapes import TableShape
+from replview.spark.lake.statements import (
+    SOURCE,
+    forget_statement,
+    merge_statement,
+    names_sql,
+)
 from replview.spark.lake.stretches import (
     MARK,
     OF_ROWS,
@@ -24,12 +30,11 @@ from replview.spark.lake.stretches import (
 )
 from replview.spark.lake.tables import CHANGES, CURRENT, LakeTable, bucket_of
 from replview.spark.quoting import spark_literal, tick
-from replview.spark.stream_offsets import steps
+from replview.spark.stream_offsets import Offset, steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_SOURCE = "replview_lake_source"
 #: Times that a MERGE is tried, as often as Spark tries a task.
 _ATTEMPTS = 4
 #: Spark's condition for rows of a checkpoint that were lost with their executor.
@@ -37,24 +42,58 @@ _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 _NO_KEY_THEN = "rows changed while the table had no key: read a baseline of the table"
 _OTHER_KEY = "the key was altered, so that some rows are unknown: read a baseline of the table"
 _MASKED_KEY = "a column of the key is masked, so that rows cannot be told apart"
+_GAP = "changes are missing, so that rows are unknown or missing: read a baseline of the table"
+#: Returns the ends of gaps between two places of an incarnation, in order, given the offset before
+#: them: the last commit_seq, and the LSN before which its changes committed (0: unknown).
+GapEnds = Callable[[Offset, int, int, int], Sequence[tuple[int, int]]]
 
 
-def catch_up(lake: LakeTable, shape: TableShape) -> None:
-    """Merge everything that ``changes`` has and ``current`` has not."""
+def catch_up(lake: LakeTable, shape: TableShape, gap_ends: GapEnds) -> None:
+    """Merge everything that ``changes`` has and ``current`` has not.
+
+    At the end of a gap, all rows become unknown.
+    """
     if not shape.is_keyed:
         return
     start, end = lake.reached(CURRENT), lake.reached(CHANGES)
     for incarnation, after, through in steps(start, end):
-        whole = Stretch(shape.table.oid, incarnation, after, through)
-        for stretch, facts in stretches(lake.frame(CHANGES), whole, shape.key_columns):
-            merge = Merge(lake, shape, stretch, facts, _former(lake, shape))
-            if not merge.key:
-                merge.pass_over()
-                continue
-            merge.adapt()
-            with lake.reaching({**start, str(incarnation): stretch.through}, incarnation):
-                merge.run()
+        begin, oid = after, shape.table.oid
+        for gap_end, lsn in gap_ends(start, incarnation, after, through):
+            _merge(lake, shape, Stretch(oid, incarnation, begin, gap_end), start)
+            _forget_rows(lake, shape, incarnation, lsn)
+            begin = gap_end
+        _merge(lake, shape, Stretch(oid, incarnation, begin, through), start)
         start = {**start, str(incarnation): through}
+
+
+def _merge(lake: LakeTable, shape: TableShape, whole: Stretch, start: Offset) -> None:
+    """Merge the changes of a stretch, before which ``start`` was reached."""
+    if whole.after == whole.through:
+        return
+    for stretch, facts in stretches(lake.frame(CHANGES), whole, shape.key_columns):
+        merge = Merge(lake, shape, stretch, facts, _former(lake, shape))
+        if not merge.key:
+            merge.pass_over()
+            continue
+        merge.adapt()
+        with lake.reaching({**start, str(whole.incarnation): stretch.through}, whole.incarnation):
+            merge.run()
+
+
+def _forget_rows(lake: LakeTable, shape: TableShape, incarnation: int, lsn: int) -> None:
+    """Mark all columns of all rows unknown: rows may have changed, moved or gone in a gap.
+
+    Only the keys' values stay, so that the next change of a row finds it. A baseline from before
+    ``lsn`` tells nothing, as if a later one were known.
+    """
+    former = _former(lake, shape)
+    known = former.get("baseline", [incarnation, -1])
+    lake.set_shape({**former, "oid": shape.table.oid, "missed": _GAP,
+                    "baseline": max(known, [incarnation, lsn])})  # fmt: skip
+    if not (key := former.get("key")):
+        return
+    columns = {column.name: column.source_name for column in shape.table.columns}
+    lake.spark.sql(forget_statement(lake.name(CURRENT), columns, key))
 
 
 def _former(lake: LakeTable, shape: TableShape) -> dict[str, Any]:
@@ -135,10 +174,9 @@ class Merge:
         altered = self.shape.altered(versions, self.former["version"])
         if altered:
             nulls = ", ".join(f"{tick(each)} = NULL" for each in altered)
-            names = f"array({', '.join(map(spark_literal, altered))})"
             self.lake.spark.sql(
                 f"UPDATE {self.lake.name(CURRENT)} "
-                f"SET {nulls}, _unknown = array_union(_unknown, {names})"
+                f"SET {nulls}, _unknown = array_union(_unknown, {names_sql(altered)})"
             )
 
     def _place(self, former_key: Sequence[str]) -> bool:
@@ -204,7 +242,7 @@ def _run(lake: LakeTable, statement: str, source: "DataFrame") -> None:
     """Run a MERGE, and repeat it if an executor died that had rows of its source."""
     for attempt in count(1):
         # MERGE reads its source twice: for the files that it touches, and for their rows.
-        source.localCheckpoint().createOrReplaceTempView(_SOURCE)
+        source.localCheckpoint().createOrReplaceTempView(SOURCE)
         try:
             lake.spark.sql(statement)
         except Exception as error:
@@ -212,41 +250,3 @@ def _run(lake: LakeTable, statement: str, source: "DataFrame") -> None:
                 raise
         else:
             return
-
-
-def merge_statement(current: str, folding: Folding) -> str:
-    """Return the MERGE of the folded changes into ``current``, each row under its key."""
-    on = " AND ".join(f"t.{part} <=> s.{part}" for part in folding.key_parts)
-    kept = {
-        name: f"CASE WHEN array_contains(s._kept, {spark_literal(name)}) THEN t.{tick(name)} "
-        f"ELSE s.{tick(name)} END"
-        for name in folding.not_sent
-    }
-    values = {name: f"s.{tick(name)}" for name in (*folding.columns, *LAST_CHANGE)} | kept
-    values["_unknown"] = (
-        "array_union(array_intersect(t._unknown, s._kept), array_except(s._unknown, s._kept))"
-    )
-    values["_pg_raw"] = _raw(folding)
-    updates = ", ".join(f"{tick(name)} = {value}" for name, value in values.items())
-    names = [*values, "_bucket"]
-    inserted = ", ".join(f"s.{tick(name)}" for name in names)
-    newer = "(t._incarnation <> s._incarnation OR t._commit_version <= s._commit_version)"
-    return (
-        f"MERGE INTO {current} t USING {_SOURCE} s ON t._bucket = s._bucket AND {on} "
-        f"WHEN MATCHED AND {newer} AND s._change_type = 'delete' THEN DELETE "
-        f"WHEN MATCHED AND {newer} THEN UPDATE SET {updates} "
-        "WHEN NOT MATCHED AND s._change_type <> 'delete' "
-        f"THEN INSERT ({', '.join(map(tick, names))}) VALUES ({inserted})"
-    )
-
-
-def _raw(folding: Folding) -> str:
-    """Return the SQL of the texts of a row's values that their types cannot hold."""
-    if not folding.not_sent:
-        return "s._pg_raw"
-    kept = " OR ".join(
-        f"(name = {spark_literal(folding.columns[each])} "
-        f"AND array_contains(s._kept, {spark_literal(each)}))"
-        for each in folding.not_sent
-    )
-    return f"map_concat(s._pg_raw, map_filter(t._pg_raw, (name, text) -> {kept}))"

@@ -14,6 +14,8 @@ from pyspark.errors import StreamingQueryException
 
 from replview.parquet.archive.deleted import LOST, pieces
 from replview.parquet.reading import connect
+from replview.parquet.reading.connecting import StoreConnection
+from replview.parquet.slices import Slice
 from replview.parquet.writing.manifests import gaps_of
 from replview.spark.lake.current import catch_up
 from replview.spark.lake.shapes import TableShape, read_shape
@@ -35,6 +37,18 @@ if TYPE_CHECKING:
 BATCH_CHANGES = 1_000_000
 _OPERATIONS = "insert, update, delete, snapshot, truncate"
 _GAP_BEFORE = "SELECT 1 FROM slot_event WHERE incarnation_id = %s AND kind = 'gap' LIMIT 1"
+#: The LSN of the first transaction after a place, unless that is a baseline.
+_NEXT_LSN = """
+    SELECT CASE WHEN xid IS NULL THEN 0 ELSE (commit_lsn - '0/0')::bigint END FROM transaction
+    WHERE incarnation_id = %s AND commit_seq > %s ORDER BY commit_seq LIMIT 1
+"""
+_LAST_BEFORE = """
+    SELECT max(commit_seq) FROM transaction
+    WHERE incarnation_id = %s AND commit_seq > %s AND commit_seq <= %s
+      AND xid IS NOT NULL AND commit_lsn < %s::pg_lsn
+"""
+#: A gap in the record: incarnation, first and last commit_seq (0: before the incarnation).
+Gap = tuple[int, int, int]
 _NO_KEY = "the table has no key, so that its rows cannot be told apart"
 
 
@@ -48,8 +62,8 @@ class Fed:
     #: Changes that were read, and those that there were to read when the run began.
     changes: int = 0
     of_changes: int = 0
-    #: Gaps in the record: incarnation, first and last commit_seq (0: before the incarnation).
-    gaps: list[tuple[int, int, int]] = field(default_factory=list)
+    #: Gaps in the record.
+    gaps: list[Gap] = field(default_factory=list)
     #: Why there is no ``current``, or why it lacks changes; empty: it is whole.
     no_current: str = ""
 
@@ -88,7 +102,7 @@ class Feed:
         shape = self._shape()
         if former is None or former.table != shape.table:
             self.lake.prepare(shape.table)
-        catch_up(self.lake, shape)
+        catch_up(self.lake, shape, self._gap_ends)
         return shape
 
     def _shape(self) -> TableShape:
@@ -100,21 +114,17 @@ class Feed:
         end = end_of_batch(options, start, self.changes)
         for incarnation, after, through in steps(start, end):
             fed.reached = {**start, str(incarnation): through}
-            is_first = bool(start) and not after
-            fed.gaps += self._gaps(incarnation, after, through, is_first=is_first)
+            fed.gaps += self._gaps(start, incarnation, after, through)
             while not self._stream(start, fed.reached, incarnation, shape):
                 shape = self._catch_up(shape)
             fed.changes += changes_between(options, start, fed.reached)
             return True
         return False
 
-    def _gaps(
-        self, incarnation: int, after: int, through: int, *, is_first: bool
-    ) -> list[tuple[int, int, int]]:
-        """Return what the record lacks of the next batch.
-
-        ``is_first``: it begins a later incarnation, before which changes may be missing.
-        """
+    def _gaps(self, start: Offset, incarnation: int, after: int, through: int) -> list[Gap]:
+        """Return what the record lacks between two places of an incarnation, after ``start``."""
+        # Before a later incarnation changes may be missing.
+        is_first = bool(start) and not after
         options = Options.parse(self._options())
         with connect(options.dsn) as connection:
             part = slice_between(connection, options, incarnation, after, through)
@@ -123,14 +133,27 @@ class Feed:
                 for piece, manifest in pieces(connection, part, options.archive)
                 if manifest == LOST
             ]
-            # Left out by decision, or not published for a time.
-            others = (gap for gap in gaps_of(connection, part) if gap["kind"] != "deleted")
-            found += [
-                (gap.get("commit_seq", after + 1), gap.get("commit_seq", through)) for gap in others
-            ]
+            for gap in gaps_of(connection, part):
+                if gap["kind"] == "skipped":
+                    found.append((gap["commit_seq"], gap["commit_seq"]))
+                elif gap["kind"] == "unpublished":
+                    last = _end_of_lapse(connection, part, gap["to_lsn"])
+                    found.append((min(after + 1, last), last))
             if is_first and connection.execute(_GAP_BEFORE, [part.incarnation_id]).fetchone():
                 found.append((0, 0))
         return [(incarnation, *span) for span in found]
+
+    def _gap_ends(
+        self, start: Offset, incarnation: int, after: int, through: int
+    ) -> list[tuple[int, int]]:
+        """Return the ends of gaps as ``current`` needs them."""
+        gaps = self._gaps(start, incarnation, after, through)
+        ends = sorted({max(last, after) for _, _, last in gaps})
+        options = Options.parse(self._options())
+        with connect(options.dsn) as connection:
+            part = slice_between(connection, options, incarnation, after, through)
+            lsns = (connection.execute(_NEXT_LSN, [part.incarnation_id, end]) for end in ends)
+            return [(end, (lsn.fetchone() or [0])[0]) for end, lsn in zip(ends, lsns, strict=True)]
 
     def status(self) -> dict[str, Any]:
         """Return how far both tables have read the slot, and what is stored."""
@@ -182,3 +205,12 @@ class Feed:
                 # A run goes on over a gap, and names it.
                 "failOnDataLoss": "false", "operations": _OPERATIONS,
                 **self.options, **more}  # fmt: skip
+
+
+def _end_of_lapse(connection: StoreConnection, part: Slice, to_lsn: str | None) -> int:
+    """Return the commit_seq of a slice's last transaction before the end of a lapse."""
+    if to_lsn is None:
+        return part.through_seq
+    ends = (part.incarnation_id, part.after_seq, part.through_seq, to_lsn)
+    [(last,)] = connection.execute(_LAST_BEFORE, ends).fetchall()
+    return part.after_seq if last is None else int(last)

@@ -240,3 +240,33 @@ def test_a_run_names_what_was_left_out_or_is_missing_between_incarnations(
     )
     history.commit(insert(4))
     assert feed.run().gaps == [(2, 0, 0)]
+
+
+@pytest.mark.parametrize("stepwise", [False, True])
+def test_after_a_gap_rows_are_unknown_until_their_next_change_or_a_baseline(
+    history: History, feed: Feed, stepwise: bool
+) -> None:
+    history.commit(*map(insert, (1, 2, 3, 4)))
+    if stepwise:
+        feed.run()
+    history.incarnation.commit_seq += 1
+    history.commit(insert(5), state="skipped", commit_seq=2)
+    if stepwise:
+        feed.run()
+        assert rows(feed) == dict.fromkeys("1234", ("?", "?"))
+    history.commit(update(1, "paid"), delete(2), insert(3), update(5, "sent"))
+    assert "changes are missing" in feed.run().no_current
+    assert rows(feed) == {
+        "1": ("paid", "?"), "3": ("new", None), "4": ("?", "?"), "5": ("sent", "?"),
+    }  # fmt: skip
+    unsure = [each["id"] for each in feed.lake.frame(CURRENT).collect() if "id" in each["_unknown"]]
+    assert unsure == ["4"]
+    history.commit(update(3, "late"))
+    assert "changes are missing" in feed.run().no_current
+    # One that was read before the gap tells nothing.
+    history.baseline(2000, row(1, "old", "one"), row(4, "old", None))
+    assert "changes are missing" in feed.run().no_current
+    assert rows(feed)["4"] == ("?", "?")
+    history.baseline(90_000, row(1, "paid", "one"), row(3, "late", None))
+    assert feed.run().no_current == ""
+    assert rows(feed) == {"1": ("paid", "one"), "3": ("late", None)}

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from replview.acts.publications import look_at_publications
 from replview.spark.lake import feeding
 from replview.spark.lake.feeding import Feed
 from replview.spark.lake.maintenance import maintain
 from replview.spark.lake.tables import CHANGES, CURRENT, LakeTable
+from replview.store.dsn import set_dsn
 from tests.spark.lake.conftest import MakeFeed, killed_after
 from tests.support.source_databases import SourceDatabase
 
@@ -104,3 +106,32 @@ def test_current_is_the_sources_table(
     maintain(feed.lake)
     assert feed.status() == reached
     assert current(feed.lake) == expected
+
+
+def test_rows_are_unknown_that_may_have_changed_while_they_were_not_published(
+    source: SourceDatabase, record: Any, feed_of: MakeFeed
+) -> None:
+    source.run(*_TABLE)
+    recording = record(source, publish="TABLE shop")
+    set_dsn(recording.slot.source, source.dsn)
+    recording.slot.source.save()
+    alter = f"ALTER PUBLICATION {recording.slot.name}"
+    feed = feed_of(recording, "public.shop")
+    steps = (
+        (_ROWS,),
+        (f"{alter} DROP TABLE shop",),
+        ("DELETE FROM shop WHERE id < 3", "UPDATE shop SET a = 'unseen'"),
+        (f"{alter} ADD TABLE shop",),
+        ("UPDATE shop SET n = 0 WHERE id = 9", "INSERT INTO shop VALUES (1, 'anew', 1, 'one')"),
+    )
+    for statements in steps:
+        source.run(*statements)
+        recording.caught_up()
+        look_at_publications(recording.slot.source)
+        feed.run()
+    found, expected = current(feed.lake), held(source)
+    assert all(row.items() <= expected.get(key, {}).items() for key, row in found.items())
+    assert found["9"] == {"id": "9", "a": "unseen", "n": "0.00"}
+    assert found["1"] == expected["1"]
+    assert found["2"] == {}
+    assert "changes are missing" in feed.run().no_current
