@@ -14,6 +14,7 @@ from replview.spark.lake.shapes import TableShape
 from replview.spark.lake.statements import (
     SOURCE,
     forget_statement,
+    insert_statement,
     merge_statement,
     names_sql,
 )
@@ -48,14 +49,15 @@ _GAP = "changes are missing, so that rows are unknown or missing: read a baselin
 GapEnds = Callable[[Offset, int, int, int], Sequence[tuple[int, int]]]
 
 
-def catch_up(lake: LakeTable, shape: TableShape, gap_ends: GapEnds) -> None:
-    """Merge everything that ``changes`` has and ``current`` has not.
+def catch_up(
+    lake: LakeTable, shape: TableShape, start: Offset, end: Offset, gap_ends: GapEnds
+) -> Offset:
+    """Merge what ``changes`` has between two offsets into ``current``; return how far it is.
 
     At the end of a gap, all rows become unknown.
     """
     if not shape.is_keyed:
-        return
-    start, end = lake.reached(CURRENT), lake.reached(CHANGES)
+        return start
     for incarnation, after, through in steps(start, end):
         begin, oid = after, shape.table.oid
         for gap_end, lsn in gap_ends(start, incarnation, after, through):
@@ -64,6 +66,7 @@ def catch_up(lake: LakeTable, shape: TableShape, gap_ends: GapEnds) -> None:
             begin = gap_end
         _merge(lake, shape, Stretch(oid, incarnation, begin, through), start)
         start = {**start, str(incarnation): through}
+    return end
 
 
 def _merge(lake: LakeTable, shape: TableShape, whole: Stretch, start: Offset) -> None:
@@ -200,6 +203,10 @@ class Merge:
         there = current.alias("t").where(f"NOT {gone}") if gone else current
         source = folding.fold(self._rows(folding), there, moves=self.facts.moves)
         source = source.withColumn("_bucket", F.expr(bucket_of(self.key)))
+        if "version" not in self.former:
+            source.createOrReplaceTempView(SOURCE)
+            self.lake.spark.sql(insert_statement(self.lake.name(CURRENT), folding))
+            return
         statement = merge_statement(self.lake.name(CURRENT), folding)
         if gone:
             statement += f" WHEN NOT MATCHED BY SOURCE AND {gone} THEN DELETE"

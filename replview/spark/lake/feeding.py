@@ -56,8 +56,9 @@ _NO_KEY = "the table has no key, so that its rows cannot be told apart"
 class Fed:
     """The result of a run."""
 
-    #: How far ``changes`` has read the slot.
+    #: How far ``changes`` and ``current`` have read the slot.
     reached: Offset
+    merged: Offset
     batches: int = 0
     #: Changes that were read, and those that there were to read when the run began.
     changes: int = 0
@@ -81,45 +82,54 @@ class Feed:
 
     def run(self) -> Fed:
         """Read what is stored now. Raises ``StoreProblem``."""
-        shape = self._catch_up(None)
-        fed = Fed(self.lake.reached(CHANGES))
+        fed, shape = self._settled()
         options = Options.parse(self._options())
         fed.of_changes = changes_between(options, fed.reached, end_of_batch(options, fed.reached))
         self.progress(fed)
-        while self._append(fed, shape):
+        while (appended := self._append(fed, shape)) is not None:
             fed.batches += 1
-            shape = self._catch_up(shape)
+            shape = self._prepared(appended)
+            self._catch_up(fed, shape)
             self.progress(fed)
         fed.no_current = self.lake.shape.get("missed", "") if shape.is_keyed else _NO_KEY
         return fed
 
     def settle(self) -> TableShape:
         """Merge what ``current`` lacks of ``changes``, and return the shape of both."""
-        return self._catch_up(None)
+        return self._settled()[1]
 
-    def _catch_up(self, former: TableShape | None) -> TableShape:
-        """Merge what ``current`` lacks, in tables that fit the newest version of the relation."""
+    def _settled(self) -> tuple[Fed, TableShape]:
+        shape = self._prepared(None)
+        fed = Fed(self.lake.reached(CHANGES), self.lake.reached(CURRENT))
+        self._catch_up(fed, shape)
+        return fed, shape
+
+    def _prepared(self, former: TableShape | None) -> TableShape:
+        """Have the tables fit the newest version of the relation."""
         shape = self._shape()
         if former is None or former.table != shape.table:
             self.lake.prepare(shape.table)
-        catch_up(self.lake, shape, self._gap_ends)
         return shape
+
+    def _catch_up(self, fed: Fed, shape: TableShape) -> None:
+        """Merge what ``current`` lacks."""
+        fed.merged = catch_up(self.lake, shape, fed.merged, fed.reached, self._gap_ends)
 
     def _shape(self) -> TableShape:
         return read_shape(Options.parse(self._options()))
 
-    def _append(self, fed: Fed, shape: TableShape) -> bool:
-        """Append one batch to ``changes``; return whether there was one."""
+    def _append(self, fed: Fed, shape: TableShape) -> TableShape | None:
+        """Append one batch to ``changes``; return the table's shape, or None without a batch."""
         start, options = fed.reached, Options.parse(self._options())
         end = end_of_batch(options, start, self.changes)
         for incarnation, after, through in steps(start, end):
             fed.reached = {**start, str(incarnation): through}
             fed.gaps += self._gaps(start, incarnation, after, through)
             while not self._stream(start, fed.reached, incarnation, shape):
-                shape = self._catch_up(shape)
+                shape = self._prepared(shape)
             fed.changes += changes_between(options, start, fed.reached)
-            return True
-        return False
+            return shape
+        return None
 
     def _gaps(self, start: Offset, incarnation: int, after: int, through: int) -> list[Gap]:
         """Return what the record lacks between two places of an incarnation, after ``start``."""

@@ -133,7 +133,8 @@ class Folding:
         facts = [*LAST_CHANGE, "_change_type", "_pg_raw"]
         last = F.max_by(F.struct(*map(tick, (*always, *facts))), place).alias("_last")
         sent = (self._last_sent(name, place) for name in self.not_sent)
-        rows = placed.groupBy("_key").agg(last, *sent)
+        # Aggregate after the shuffle alone: Spark would sort all rows before it, too.
+        rows = placed.repartition(F.col("_key")).groupBy("_key").agg(last, *sent)
         missing = [
             F.when(F.col(f"_sent_{number}").isNull(), F.lit(name))
             for number, name in enumerate(self.not_sent)

@@ -45,6 +45,8 @@ class LakeFormat(ABC):
     extension: ClassVar[str]
     #: Properties of a new table.
     properties: ClassVar[Mapping[str, str]]
+    #: Options of an append to ``changes``.
+    append_options: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def settings(self, root: str) -> dict[str, str]:
@@ -109,6 +111,10 @@ class Delta(LakeFormat):
             # Tasks that read a table's log, and that list its files; 50 and 10,000 by default.
             "spark.databricks.delta.snapshotPartitions": "8",
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": "64",
+            # Write the days of a task side by side: else its rows are sorted by day.
+            "spark.sql.maxConcurrentOutputFileWriters": "16",
+            # The source of our MERGE is a checkpoint: Delta need not copy it again.
+            "spark.databricks.delta.merge.materializeSource": "none",
         }
 
     def table(self, root: str, folders: Sequence[str]) -> str:
@@ -119,9 +125,9 @@ class Delta(LakeFormat):
         """Return the versions of our transactions, which Delta keeps for ever."""
         path = table.removeprefix("delta.").strip("`").replace("``", "`")
         jvm: Any = spark._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog
-        log.clearCache()
-        snapshot = log.forTable(spark._jsparkSession, path).unsafeVolatileSnapshot()
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+        none = jvm.scala.Option.empty()
+        snapshot = log.update(False, none, none)
         versions = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.transactions())
         return {
             name.removeprefix(_APPLICATION): int(versions[name])
@@ -166,6 +172,11 @@ class Iceberg(LakeFormat):
         # Keep no metadata file of each commit for ever.
         "write.metadata.delete-after-commit.enabled": "true",
     }
+    # Neither give each day to one task, nor sort a task's rows by day: they are in order.
+    append_options: ClassVar[Mapping[str, str]] = {
+        "distribution-mode": "none",
+        "fanout-enabled": "true",
+    }
 
     def settings(self, root: str) -> dict[str, str]:
         """Return the settings that a session needs from its start."""
@@ -186,15 +197,13 @@ class Iceberg(LakeFormat):
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
 
     def reached(self, spark: "SparkSession", table: str) -> "Offset":
-        """Return the property of the newest snapshot that has it."""
-        newest = spark.sql(
-            f"SELECT summary['{_REACHED}'] FROM {table}.snapshots "
-            f"WHERE summary['{_REACHED}'] IS NOT NULL ORDER BY committed_at DESC LIMIT 1"
-        ).first()
-        if newest is not None:
-            return dict(orjson.loads(newest[0]))
-        properties = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
-        return dict(orjson.loads(properties.get(_REACHED, "{}")))
+        """Return the property of the newest snapshot that has it, else the table's."""
+        loaded = self._loaded(spark, table)
+        # A table that was written again has its former snapshots, but not as ancestors.
+        for snapshot in reversed([*loaded.snapshots()]):
+            if reached := snapshot.summary().get(_REACHED):
+                return dict(orjson.loads(reached))
+        return dict(orjson.loads(loaded.properties().get(_REACHED) or "{}"))
 
     def marks(self, offset: "Offset", incarnation: int) -> dict[str, str]:
         """Return the setting that gives a snapshot a property."""
@@ -223,10 +232,14 @@ class Iceberg(LakeFormat):
         expired = "older_than => current_timestamp(), retain_last => 1"
         spark.sql(self._call(table).format("expire_snapshots", expired))
         jvm: Any = spark._jvm
-        iceberg = jvm.org.apache.iceberg.spark
-        loaded = iceberg.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
-        orphans = iceberg.actions.SparkActions.get().deleteOrphanFiles(loaded)
+        actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get()
+        orphans = actions.deleteOrphanFiles(self._loaded(spark, table))
         orphans.olderThan(jvm.java.lang.System.currentTimeMillis()).execute()
+
+    def _loaded(self, spark: "SparkSession", table: str) -> Any:
+        """Return Iceberg's own object of a table, as it is now."""
+        jvm: Any = spark._jvm
+        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
 
     def _call(self, table: str) -> str:
         """Return the call of a procedure on the table, without its name and further arguments."""

@@ -1,4 +1,4 @@
-"""The SQL that writes ``current``: merge and forget rows."""
+"""The SQL that writes ``current``: insert, merge and forget rows."""
 
 # ruff: noqa: S608 (SQL of quoted names and constants)
 
@@ -28,6 +28,15 @@ def forget_statement(current: str, columns: Mapping[str, str], key: Sequence[str
 def names_sql(names: Sequence[str]) -> str:
     """Return the SQL of an array of columns' names."""
     return f"array({', '.join(map(spark_literal, names))})"
+
+
+def insert_statement(current: str, folding: Folding) -> str:
+    """Return the INSERT of the folded changes into ``current``, to which no row was merged yet."""
+    names = ", ".join(map(tick, (*folding.columns, *LAST_CHANGE, "_unknown", "_pg_raw", "_bucket")))
+    return (
+        f"INSERT INTO {current} ({names}) "
+        f"SELECT {names} FROM {SOURCE} WHERE _change_type <> 'delete'"
+    )
 
 
 def merge_statement(current: str, folding: Folding) -> str:

@@ -77,7 +77,9 @@ class Facts:
             F.collect_set(version),
             F.max_by("_relation_version", F.when(~is_truncation, place)),
             F.collect_set(F.when(is_streamed(), version)),
-            F.flatten(F.collect_set(F.when(is_after, F.col("_not_sent")))),
+            F.flatten(
+                F.collect_set(F.when(is_after & (F.size("_not_sent") > 0), F.col("_not_sent")))
+            ),
             F.max(F.when(is_truncation, F.struct("_commit_version", "_seq"))),
             F.max(F.when(~is_streamed(), F.col("_commit_version"))),
             F.coalesce(F.max(F.col("_change_type") == "update_preimage"), F.lit(False)),

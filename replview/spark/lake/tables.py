@@ -148,7 +148,8 @@ class LakeTable:
             if each.name in values
         ]
         with self.format.reaching(rows.sparkSession, offset, incarnation):
-            rows.select(*columns).writeTo(self.name(CHANGES)).append()
+            writer = rows.select(*columns).writeTo(self.name(CHANGES))
+            writer.options(**self.format.append_options).append()
 
     @property
     def shape(self) -> dict[str, Any]:

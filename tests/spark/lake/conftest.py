@@ -8,6 +8,7 @@ import pytest
 from replview.spark.lake.feeding import Feed
 from replview.spark.lake.formats import FORMATS
 from replview.spark.lake.tables import LakeTable
+from replview.spark.stream_offsets import Offset
 from tests.support.jars import JarsMissing
 from tests.support.lake_connectors import connectors
 from tests.support.recording import Recording
@@ -44,13 +45,14 @@ def feed_of(request, spark: Any, store_dsn: str, lake_root: str) -> MakeFeed:
     return make
 
 
-def killed_after(calls: int) -> Callable[..., None]:
+def killed_after(calls: int) -> Callable[..., Offset]:
     """In place of ``catch_up``: it merges nothing, and after so many calls the process ends."""
     left = [calls]
 
-    def catch_up(*_: Any) -> None:
+    def catch_up(_: Any, __: Any, start: Offset, *___: Any) -> Offset:
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
+        return start
 
     return catch_up
