@@ -220,7 +220,8 @@ class Iceberg(LakeFormat):
     def maintenance(self, spark: "SparkSession", table: str, before: dt.datetime) -> Iterator[str]:
         """Yield the procedures; the offset becomes the table's, as its snapshot may expire."""
         call, time = self._call(table), f"TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}'"
-        sizes = f"map('target-file-size-bytes', '{_FILE_BYTES}')"
+        # By default, it leaves fewer than five small files of a partition as they are.
+        sizes = f"map('target-file-size-bytes', '{_FILE_BYTES}', 'min-input-files', '2')"
         yield call.format("rewrite_data_files", f"options => {sizes}")
         yield self._keep_offset(spark, table)
         yield call.format("expire_snapshots", f"older_than => {time}")

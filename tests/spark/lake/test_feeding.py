@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from replview.acts.publications import look_at_publications
 from replview.spark.lake import feeding
 from replview.spark.lake.feeding import Feed
 from replview.spark.lake.maintenance import maintain
-from replview.spark.lake.tables import CHANGES, CURRENT, LakeTable
+from replview.spark.lake.tables import CHANGES, CURRENT, PARTITION, LakeTable
 from replview.store.dsn import set_dsn
 from tests.spark.lake.conftest import MakeFeed, killed_after
 from tests.support.source_databases import SourceDatabase
@@ -106,6 +107,9 @@ def test_current_is_the_sources_table(
     maintain(feed.lake)
     assert feed.status() == reached
     assert current(feed.lake) == expected
+    for kind in (CHANGES, CURRENT):
+        files = feed.lake.frame(kind).select(PARTITION[kind], F.input_file_name()).distinct()
+        assert files.count() == files.select(PARTITION[kind]).distinct().count()
 
 
 def test_rows_are_unknown_that_may_have_changed_while_they_were_not_published(
