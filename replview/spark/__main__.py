@@ -17,19 +17,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
-from replview.parquet.reading import StoreProblem
-from replview.parquet.writing.problems import TargetProblem
 from replview.spark.exit_statuses import DONE, FAILED, GAP, WRONG_USE
 from replview.spark.history.commands import Question, add_jobs
 from replview.spark.history.engines import Session, by_duckdb, duckdb
-from replview.spark.history.record import read_record
 from replview.spark.history.results import as_json, as_table, check_output, write
 from replview.spark.lake.commands import add_lake
-from replview.spark.sessions import SparkProblem, naming_connectors, session
+from replview.spark.sessions import naming_connectors, session
+from replview.text.problem import CodedProblem
 
 if TYPE_CHECKING:
     from replview.spark.history.duckdb_frames import DuckSession
@@ -40,6 +39,15 @@ class _Parser(argparse.ArgumentParser):
         """Report wrong options with status 64, because argparse's 2 has another meaning here."""
         self.print_usage(sys.stderr)
         self.exit(WRONG_USE, f"{self.prog}: error: {message}\n")
+
+
+class _NoPandas(MetaPathFinder):
+    """An importer without pandas, which pyarrow would load (0.3 s) to look for its arrays."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        """Raise ``ModuleNotFoundError`` for pandas, and leave other modules to other importers."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname)
 
 
 #: Exit status after SIGTERM.
@@ -74,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     try:
         return _run(options)
-    except (SparkProblem, StoreProblem, TargetProblem) as error:
+    except CodedProblem as error:
         print(f"replview: {error.cause}: {error.remedy}", file=sys.stderr)
         if options.json:
             answer = {"problem": error.cause, "remedy": error.remedy}
@@ -103,6 +111,9 @@ def _run(options: argparse.Namespace) -> int:
             status: int = options.whole(spark, options)
             return status
     if options.slot is not None:
+        # Import here, since a job over files needs nothing that reads the store.
+        from replview.spark.history.record import read_record
+
         with read_record(options) as options.root:
             return _asked(options)
     return _asked(options)
@@ -142,6 +153,8 @@ def _apart(question: Question, answered: Callable[["DuckSession"], int]) -> int:
 
     An exit that a signal raises inside DuckDB's code would end the process and leave its files.
     """
+    if __name__ == "__main__":
+        sys.meta_path.insert(0, _NoPandas())
     begun: list[DuckSession] = []
 
     def answer() -> int:

@@ -20,8 +20,9 @@ from replview.parquet.writing.manifests import mark_unfinished, path_of
 from replview.parquet.writing.targets import Target
 from replview.spark.archive_job import count
 from replview.spark.history.activity import who_changed
-from replview.spark.history.datasets import END, Dataset
+from replview.spark.history.datasets import Dataset
 from replview.spark.history.snapshots import as_of, schema_versions
+from replview.spark.history.spans import END
 from replview.spark.reading_programs import Program
 from replview.spark.sessions import SparkProblem
 from replview.spark.snippets import snippets

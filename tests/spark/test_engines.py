@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -239,6 +240,20 @@ def test_the_number_of_rows_chooses_the_engine(monkeypatch, tmp_path, capsys) ->
     monkeypatch.setattr("replview.spark.__main__.session", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main([*words, "--spark-above=6"])
+
+
+def test_a_small_question_needs_neither_pandas_nor_what_reads_the_store(tmp_path) -> None:
+    history = History(tmp_path)
+    history.commit(("I", {"id": 1, "a": "x", "big": "b"}))
+    history.write()
+    words = ["who-changed-what", f"--root={tmp_path}", "--json"]
+    ran = subprocess.run([sys.executable, "-X", "importtime", "-m", "replview.spark", *words],
+                         capture_output=True, text=True, check=True)  # fmt: skip
+    assert json.loads(ran.stdout)["rows"] == [[None, "public.t", "insert", None, 1]]
+    loaded = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
+    assert "replview.spark.history.row_replay" in loaded
+    # One that is refused is listed, too.
+    assert loaded.isdisjoint(["pandas.core", "pyspark", "replview.spark.history.record"])
 
 
 def test_duckdb_has_no_network_no_files_and_no_extensions(tmp_path) -> None:

@@ -15,10 +15,10 @@ from replview.spark.history.activity import (
     transaction_sizes,
     who_changed,
 )
-from replview.spark.history.datasets import Dataset, HistoryEnd
-from replview.spark.history.reach import HistoryRange
+from replview.spark.history.datasets import Dataset
 from replview.spark.history.results import without_masked
 from replview.spark.history.snapshots import as_of, row_versions, schema_versions
+from replview.spark.history.spans import HistoryEnd, HistoryRange
 from replview.spark.sessions import SparkProblem
 from replview.store.read.row_history.trails import KeySpan, key_of
 from tests.support.written_history import BEGAN, OID, V1, History, column

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from decoder.scalars import LSN
-from replview.spark.history.datasets import Dataset, HistoryEnd
+from replview.spark.history.datasets import Dataset
 from replview.spark.history.snapshots import as_of
+from replview.spark.history.spans import HistoryEnd
 from tests.spark.exporting import exported
 from tests.support.baselines import take
 from tests.support.row_ledger import Ledger

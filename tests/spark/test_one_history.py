@@ -14,8 +14,9 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.spark.history import row_states
 from replview.spark.history.activity import churn, hot_rows, who_changed
-from replview.spark.history.datasets import Dataset, ExportedIncarnation, HistoryEnd
+from replview.spark.history.datasets import Dataset, ExportedIncarnation
 from replview.spark.history.snapshots import as_of, row_versions
+from replview.spark.history.spans import HistoryEnd
 from replview.spark.sessions import SparkProblem
 from tests.spark.exporting import archived
 from tests.support.written_history import V1, History

@@ -15,7 +15,7 @@ from replview.parquet.slice_schemas import CHANGE_FIELDS
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.row_replay import ADDED, PLACE
+from replview.spark.history.replay_piece import ADDED, PLACE
 from replview.spark.history.snapshots import as_of
 
 pytestmark = pytest.mark.slow

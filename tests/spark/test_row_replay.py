@@ -14,9 +14,10 @@ import pytest
 
 from replview.parquet.slice_schemas import TIMESTAMPTZ
 from replview.parquet.slices import TableVersion
-from replview.spark.history import row_replay
 from replview.spark.history.key_chains import chains_of
-from replview.spark.history.row_replay import TRUNCATIONS, RowReplay
+from replview.spark.history.replay_piece import TRUNCATIONS
+from replview.spark.history.row_replay import RowReplay
+from replview.spark.history.simple_replay import SimpleReplay
 from replview.store.read.row_history.breaks import Lapse
 from tests.support.written_history import BEGAN, V1
 
@@ -158,20 +159,20 @@ def test_every_state_and_every_change_is_what_was_done(seed, monkeypatch) -> Non
     assert counted == history.counts
 
     # Keys that need no replay get the same result from one.
-    simple = row_replay._SimpleReplay._simple
-    monkeypatch.setattr(row_replay._SimpleReplay, "_simple", lambda own: simple(own) & False)
+    simple = SimpleReplay._simple
+    monkeypatch.setattr(SimpleReplay, "_simple", lambda own: simple(own) & False)
     assert history.changes.replayed() == result
 
 
 def test_keys_that_need_no_replay_are_found(monkeypatch) -> None:
     found: list[bool] = []
-    simple = row_replay._SimpleReplay._simple
+    simple = SimpleReplay._simple
 
     def noted(own: Any) -> Any:
         found.extend(result := simple(own))
         return result
 
-    monkeypatch.setattr(row_replay._SimpleReplay, "_simple", noted)
+    monkeypatch.setattr(SimpleReplay, "_simple", noted)
     RandomHistory(1).changes.replayed()
     assert 0 < sum(found) < len(found)
 

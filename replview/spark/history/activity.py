@@ -7,10 +7,11 @@ from typing import Any
 from replview.parquet.slice_schemas import SliceColumn
 from replview.spark.history.datasets import Dataset, ExportedIncarnation
 from replview.spark.history.engines import DataFrame, Expression, F, Session
-from replview.spark.history.reach import WHOLE, HistoryRange, span_doubts, truncations
+from replview.spark.history.reach import span_doubts, truncations
+from replview.spark.history.replay_piece import BEFORE_UNKNOWN
 from replview.spark.history.results import Result, masked_of
-from replview.spark.history.row_replay import BEFORE_UNKNOWN
 from replview.spark.history.row_states import RowStates, place, replayed, row_key, value_of
+from replview.spark.history.spans import WHOLE, HistoryRange
 
 _PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 

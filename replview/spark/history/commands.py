@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from decoder.scalars import LSN
-from replview.spark.history.datasets import Dataset, ExportedIncarnation, HistoryEnd
+from replview.spark.history.datasets import Dataset, ExportedIncarnation
 from replview.spark.history.engines import MOST_FOR_DUCKDB, VARIABLE, Session
-from replview.spark.history.reach import HistoryRange
 from replview.spark.history.results import Result, without_masked
+from replview.spark.history.spans import HistoryEnd, HistoryRange
 from replview.spark.sessions import SparkProblem
 from replview.text.parsing import whole_number
 

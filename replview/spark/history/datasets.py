@@ -4,7 +4,6 @@ pyarrow reads the small files (schemas, manifests) here; the engine reads the ro
 runs.
 """
 
-import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -20,47 +19,11 @@ from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import document_oids
 from replview.parquet.writing.manifests import manifests
 from replview.parquet.writing.targets import Target
-from replview.spark.history.engines import DataFrame, Expression, F, ParquetFiles, Session, made
+from replview.spark.history.engines import DataFrame, ParquetFiles, Session, made
 from replview.spark.history.roots import DatasetRoot, as_one, merged
+from replview.spark.history.spans import HistoryEnd, committed_by
 from replview.spark.sessions import SparkProblem
 from replview.text.parsing import plain_name
-
-
-@dataclass(frozen=True)
-class HistoryEnd:
-    """A commit LSN or commit time (both included) until which changes count, or the end."""
-
-    lsn: int | None = None
-    time: dt.datetime | None = None
-
-    def __post_init__(self) -> None:
-        if self.time is not None and self.time.tzinfo is None:
-            raise ValueError("a time without its zone")
-
-    @property
-    def day(self) -> dt.date | None:
-        """Return the last day whose files may count; None for all days."""
-        return None if self.time is None else self.time.astimezone(dt.UTC).date()
-
-
-#: The end of what is exported.
-END = HistoryEnd()
-
-
-def by_then(moment: HistoryEnd, *, time: str) -> Expression:
-    """Return the condition that a change was committed by then; it skips files of later days."""
-    found = F.lit(True)
-    if moment.lsn is not None:
-        found &= F.col("_commit_version") <= moment.lsn
-    if moment.time is not None:
-        found &= F.col(PARTITION) <= F.lit(moment.day)
-        found &= F.col(time) <= F.lit(moment.time)
-    return found
-
-
-def committed_by(frame: DataFrame, moment: HistoryEnd, *, time: str) -> DataFrame:
-    """Return the rows of transactions or events that were committed by then."""
-    return frame.where(by_then(moment, time=time))
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from decoder.scalars import LSN
-from replview.parquet.slice_schemas import PARTITION
 from replview.parquet.slices import Slice
-from replview.spark.history.datasets import (
-    Dataset,
-    ExportedIncarnation,
-    HistoryEnd,
-    by_then,
-    committed_by,
-)
-from replview.spark.history.engines import DataFrame, Expression, F, Row, Session, collected
-from replview.spark.history.row_replay import TRUNCATIONS
+from replview.spark.history.datasets import Dataset, ExportedIncarnation
+from replview.spark.history.engines import F, Row, Session, collected
+from replview.spark.history.replay_piece import TRUNCATIONS
 from replview.spark.history.row_states import nameless
+from replview.spark.history.spans import HistoryEnd, HistoryRange, by_then, committed_by
 
 #: A place in history: commit LSN, and a change's seq in its transaction.
 TruncationPosition = tuple[int, int]
@@ -204,43 +198,6 @@ def _all_of(part: Slice, dataset: Dataset | None) -> bool:
     if part.since is not None or part.until is not None:
         return False
     return not part.tables or (dataset is not None and dataset.is_among(part.tables))
-
-
-@dataclass(frozen=True)
-class HistoryRange:
-    """A span of history; None is an open end, and both ends are included."""
-
-    from_lsn: int | None = None
-    to_lsn: int | None = None
-    since: dt.datetime | None = None
-    until: dt.datetime | None = None
-
-    @property
-    def end(self) -> HistoryEnd:
-        """Return the moment until which changes count."""
-        return HistoryEnd(self.to_lsn, self.until)
-
-    def begun(self, *, time: str) -> Expression:
-        """Return the test that a row is not before the span; it skips files of earlier days."""
-        begins = F.lit(True)
-        if self.from_lsn is not None:
-            begins &= F.col("_commit_version") >= self.from_lsn
-        if self.since is not None:
-            begins &= F.col(PARTITION) >= F.lit(self.since.astimezone(dt.UTC).date())
-            begins &= F.col(time) >= F.lit(self.since)
-        return begins
-
-    def since_of(self, frame: DataFrame, *, time: str) -> DataFrame:
-        """Return the rows that are not before the span."""
-        return frame.where(self.begun(time=time))
-
-    def of(self, frame: DataFrame, *, time: str) -> DataFrame:
-        """Return the rows in the span."""
-        return committed_by(self.since_of(frame, time=time), self.end, time=time)
-
-
-#: The span of everything that is exported.
-WHOLE = HistoryRange()
 
 
 def span_doubts(

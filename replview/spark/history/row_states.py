@@ -21,8 +21,9 @@ from replview.parquet.slice_schemas import CHANGE_FIELDS, DAY, SliceColumn
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.engines import DataFrame, Expression, F, Session, Window, by_piece
 from replview.spark.history.key_chains import CHAINS, MOVES, chain_table
+from replview.spark.history.replay_piece import ADDED, PLACE
 from replview.spark.history.replayed_change import INCARNATION, TABLE
-from replview.spark.history.row_replay import ADDED, PLACE, RowReplay
+from replview.spark.history.row_replay import RowReplay
 from replview.spark.quoting import tick
 from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.rows import OPEN_END
@@ -87,9 +88,10 @@ def _raw(column: SliceColumn) -> Expression:
 
 def _digest(column: SliceColumn) -> Expression:
     """Return a hash of a value, including one that its column cannot hold."""
-    # A hash ignores nulls, so add whether each part is null.
     value, text = F.col(tick(column.name)), _raw(column)
-    return F.xxhash64(value.isNull(), value, text.isNull(), text)
+    # Look up the text only where there is no value, since it is slow.
+    other = F.when(text.isNotNull(), F.xxhash64(text, F.lit(1))).otherwise(F.lit(0))
+    return F.when(value.isNotNull(), F.xxhash64(value)).otherwise(other)
 
 
 def row_key(dataset: Dataset) -> Expression:
@@ -217,7 +219,7 @@ class TableReplay:
         facts = RowReplay(
             self.dataset.relation.versions,
             [column.source_name for column in self.dataset.columns],
-            self.truncations, _lapses(self.dataset),
+            self.truncations, _lapses(self.dataset), self._schema.names,
         )  # fmt: skip
         if self.pieces > 1:
             chains = by_piece(self.session, _moves(rows), chain_table, CHAINS)

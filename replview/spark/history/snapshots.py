@@ -8,11 +8,9 @@ import pyarrow as pa
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import TIMESTAMPTZ, SliceColumn
 from replview.parquet.slices import TableVersion
-from replview.spark.history.datasets import END, Dataset, HistoryEnd
+from replview.spark.history.datasets import Dataset
 from replview.spark.history.engines import DataFrame, Expression, F, Session, made
 from replview.spark.history.reach import (
-    WHOLE,
-    HistoryRange,
     Reach,
     TruncationPosition,
     doubts,
@@ -21,6 +19,7 @@ from replview.spark.history.reach import (
 )
 from replview.spark.history.results import Result
 from replview.spark.history.row_states import replayed, value_of
+from replview.spark.history.spans import END, WHOLE, HistoryEnd, HistoryRange
 
 #: Columns beside a row's own: the change that produced the row.
 MARKS = ("_commit_version", "_commit_timestamp", "_seq", "_xid", "_actor", "_relation_version")

@@ -113,9 +113,9 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         transaction_sizes,
         who_changed,
     )
-    from replview.spark.history.datasets import END, Dataset, ExportedIncarnation, HistoryEnd
-    from replview.spark.history.reach import HistoryRange
+    from replview.spark.history.datasets import Dataset, ExportedIncarnation
     from replview.spark.history.snapshots import as_of, row_versions, schema_versions
+    from replview.spark.history.spans import END, HistoryEnd, HistoryRange
 
     incarnation, orders = ExportedIncarnation.find(root), Dataset.find(root, "public.orders")
     whole = HistoryRange(None, None, None, None)
