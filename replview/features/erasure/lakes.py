@@ -74,6 +74,9 @@ def erase_from_lake(
         raise _failed(run, table, str(problem["problem"]), str(problem.get("remedy") or ""))
     if status != DONE:
         raise _failed(run, "", *silent_end(status, "gave no result"))
+    for report in reports:
+        if "sizes" in report:
+            lake.relations.filter(name=report["table"]).update(sizes=report["sizes"])
     lakes.rows.finish(run, result={"status": status}, reading="")
     erased = [report["erased"] for report in reports if "erased" in report]
     return {name: sum(int(each[name]) for each in erased) for name in ("files", "rows")}

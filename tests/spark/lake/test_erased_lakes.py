@@ -55,6 +55,8 @@ def test_an_erasure_reaches_the_lakes_that_hold_the_table(
     assert (root["rows"], root["files"]) == (2, 1)
     assert files_holding(PLANTED, tmp_path / "person", tmp_path / "data") == []
     assert columns_holding(PLANTED) == []
+    sizes = Lake.objects.get(name="person").relations.get().sizes
+    assert [sizes[kind]["rows"] for kind in ("changes", "current")] == [3, 1]
     # A lake that reads the record only now has no row without its key.
     late = Lake(name="late", slot=recording.slot, format="delta", root="late", connector="none")
     add(late, ["public.person"], anywhere=True, base=tmp_path)

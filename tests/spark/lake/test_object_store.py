@@ -84,6 +84,8 @@ def test_a_lake_lives_in_an_object_store(
     assert all_read(lake, [(4, "Bob")])
     fs.copy_files(bucket.url, str(tmp_path / "copied"))
     assert files_holding(PLANTED, tmp_path / "copied") == []
+    sizes = lake.relations.get().sizes
+    assert [sizes[kind]["rows"] for kind in ("changes", "current")] == [7, 1]
 
     said = run("lake", "remove", "people", delete_tables=True, yes=True)
     assert f"/{lake.slot_name}/public~2Eperson?" in said
