@@ -23,6 +23,8 @@ LIBRARIES: dict[str, set[str]] = {
         "decoder.scalars", "replview.text.problem", "replview.text.parsing",
         "replview.text.formats", "replview.text.sizes",
     },
+    # Files alone: the store, the receiver, exports and Spark's executors are to use it.
+    "replview.segments": set(),
     # Free of Django.
     "replview.store.read": {
         "decoder.scalars", "replview.text.problem", "replview.text.parsing",
@@ -78,6 +80,7 @@ LIBRARIES: dict[str, set[str]] = {
 FREE_OF = {
     "decoder": {"django", "psycopg", "orjson", "xxhash"},
     "replview.catalog": {"django"},
+    "replview.segments": {"django", "celery", "channels", "psycopg"},
     "replview.store.read": {"django", "celery", "channels"},
     "replview.parquet": {"django", "celery", "channels"},
     "replview.spark": {"django", "celery", "channels"},
