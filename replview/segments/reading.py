@@ -54,6 +54,10 @@ class SegmentReader:
                 if len(changes):
                     yield changes
 
+    def key_columns(self, group: int) -> pa.Table:
+        """Return the columns of a row group that a key index is made from."""
+        return self._columns(group, ["relation_id", "key_hash", "old_key_hash"])
+
     def _may_match(self, group: int, selection: Selection) -> bool:
         """Return False if the statistics show that no change of the row group matches."""
         row_group = self._file.metadata.row_group(group)
