@@ -24,6 +24,7 @@ from tests.benchmarks import (
     memory,
     recovery,
     savepoints,
+    segments,
     throughput,
     watched,
 )
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     "debezium": debezium.against_debezium,
     "masked": masked.two_columns,
     "decode": decoding.decoder_alone,
+    "segments": segments.of_one_table,
     "memory": memory.one_large_transaction,
     "large-values": memory.large_values,
     "versions": memory.many_versions,
