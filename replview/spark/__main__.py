@@ -31,7 +31,7 @@ from replview.spark.sessions import naming_connectors, session
 from replview.text.problem import CodedProblem
 
 if TYPE_CHECKING:
-    from replview.spark.history.duckdb_frames import DuckSession
+    from replview.spark.history.duckdb_session import DuckSession
 
 
 class _Parser(argparse.ArgumentParser):

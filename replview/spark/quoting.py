@@ -1,5 +1,7 @@
 """Quote names, texts and addresses for Python, SQL and Spark."""
 
+import datetime as dt
+import re
 from collections.abc import Sequence
 from urllib.parse import parse_qsl
 
@@ -24,6 +26,26 @@ def literal(text: str) -> str:
 def spark_literal(text: str) -> str:
     """Return a string of Spark's SQL, which has escapes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def shared_literal(text: str) -> str:
+    """Return a string that Spark's SQL and standard SQL read alike.
+
+    Characters that one of them, or ``str.format``, gives another meaning are written by number.
+    """
+    special = re.compile(r"['\\\\${}]")
+    return "('" + special.sub(lambda found: f"' || chr({ord(found[0])}) || '", text) + "')"
+
+
+def timestamp(moment: dt.datetime) -> str:
+    """Return a time for a session in UTC."""
+    text = moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+    return f"TIMESTAMP '{text}'"
+
+
+def date(moment: dt.datetime) -> str:
+    """Return the day of a time in UTC."""
+    return f"DATE '{moment.astimezone(dt.UTC).date().isoformat()}'"
 
 
 def double(name: str) -> str:

@@ -210,7 +210,8 @@ def test_spark_reads_all_roots_as_one_table(
     assert sorted(row["n"] or "" for row in rows) == ["", "2026-11-20 07:57:11.5+00"]
     first = dataset.changes(spark, END).where("_change_type = 'insert'").collect()
     # A value that no decimal holds stood beside the column; a text column holds it.
-    assert {row["id"]: row["n"] for row in first} == {1: "1.50", 2: "NaN", 3: None}
+    assert [column.name for column in dataset.columns] == ["id", "v", "n", "w"]
+    assert {row["value0"]: row["value2"] for row in first} == {1: "1.50", 2: "NaN", 3: None}
     assert not any(row["_pg_raw"] for row in first)
     shapes = schema_versions(spark, dataset).frame.collect()
     # The transaction that alters the table has two versions of its own: the catalog is read after

@@ -26,7 +26,7 @@ SCHEMA = pa.schema([
     ("_change_type", pa.string()), ("_commit_version", pa.int64()), ("stream", pa.int32()),
     ("_seq", pa.int32()), ("rank", pa.int32()), ("_commit_timestamp", TIMESTAMPTZ),
     ("_relation_version", pa.int32()), ("_not_sent", pa.list_(pa.string())), ("key", pa.int64()),
-    ("row", pa.int64()), ("is_carried", pa.bool_()), ("nameless", pa.bool_()),
+    ("row_id", pa.int64()), ("is_carried", pa.bool_()), ("nameless", pa.bool_()),
     *((f"digest{n}", pa.int64()) for n in range(3)),
     *((f"value{n}", pa.string()) for n in range(3)), ("_pg_raw", pa.map_(pa.string(), pa.string())),
 ])  # fmt: skip
@@ -57,7 +57,7 @@ class Changes:
             "rank": int(kind != "update_preimage"), "_commit_timestamp": BEGAN,
             "_relation_version": self.version, "is_carried": False, "nameless": False,
             "_not_sent": [name for name in COLUMNS if name not in image],
-            "key": digest(image.get("id")), "row": digest(image.get("id")), "_pg_raw": [],
+            "key": digest(image.get("id")), "row_id": digest(image.get("id")), "_pg_raw": [],
             **{f"value{n}": value for n, value in enumerate(values)},
             **{f"digest{n}": digest(value) for n, value in enumerate(values)}, **more,
         })  # fmt: skip
@@ -241,10 +241,10 @@ def test_two_rows_that_swap_their_keys_are_told_apart_by_their_old_values() -> N
 
 def test_a_carried_state_keeps_its_identity_and_is_not_counted_again() -> None:
     changes = Changes()
-    changes.add("update_postimage", 1, 1, {"id": "1", "a": "x"}, is_carried=True, row=77)
+    changes.add("update_postimage", 1, 1, {"id": "1", "a": "x"}, is_carried=True, row_id=77)
     changes.add("update_postimage", 5, 1, {"id": "1", "a": "y"})
     changes.add("insert", 6, 1, {"id": "2", "a": "y", "big": ""})
-    found = [(each["row"], each["operation"], each["changed"], each["ended_by"])
+    found = [(each["row_id"], each["operation"], each["changed"], each["ended_by"])
              for each in changes.replayed()]  # fmt: skip
     assert found == [
         (77, None, [], "update"), (77, "update", ["a"], None), (digest("2"), "insert", [], None),

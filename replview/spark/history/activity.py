@@ -1,19 +1,30 @@
 """Count changes of tables, rows and transactions, and find who changed what."""
 
+# All names in SQL are ours, and values of others are literals.
+# ruff: noqa: S608
+
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 from replview.parquet.slice_schemas import SliceColumn
+from replview.spark.history.change_sql import SQL_PLACE, row_key, value_of
 from replview.spark.history.datasets import Dataset, ExportedIncarnation
-from replview.spark.history.engines import DataFrame, Expression, F, Session
+from replview.spark.history.engines import DataFrame, Session
 from replview.spark.history.reach import span_doubts, truncations
 from replview.spark.history.replay_piece import BEFORE_UNKNOWN
 from replview.spark.history.results import Result, masked_of
-from replview.spark.history.row_states import RowStates, place, replayed, row_key, value_of
+from replview.spark.history.row_states import RowStates, replayed
 from replview.spark.history.spans import WHOLE, HistoryRange
+from replview.spark.quoting import shared_literal
 
 _PERCENTILES = (0.5, 0.9, 0.95, 0.99)
+#: The condition for a change of the stream, without baselines and rows before updates.
+_OF_STREAM = "_xid IS NOT NULL AND _change_type <> 'update_preimage'"
+_COUNTS = """
+    count(CASE WHEN _change_type = 'insert' THEN 1 END) AS inserts,
+    count(CASE WHEN _change_type = 'update_postimage' THEN 1 END) AS updates,
+    count(CASE WHEN _change_type = 'delete' THEN 1 END) AS deletes,
+    count(*) AS changes"""
 
 
 def churn(
@@ -25,13 +36,18 @@ def churn(
     transactions bigint, actors bigint``, and if rows have a key ``changed_rows bigint``
     (different keys). Baselines do not count.
     """
-    changes = _changes(session, dataset, span)
-    counts = [*_counts(), F.count_distinct("_commit_version").alias("transactions"),
-              F.count_distinct("_actor").alias("actors")]  # fmt: skip
-    if dataset.tells_rows_apart:
-        counts.append(F.count_distinct(row_key(dataset)).alias("changed_rows"))
-    period = F.date_trunc(every, "_commit_timestamp").alias("period")
-    frame = changes.groupBy(period).agg(*counts).orderBy("period")
+    rows = f", count(DISTINCT {row_key(dataset)}) AS changed_rows"
+    frame = session.sql(
+        f"""
+        SELECT date_trunc('{every}', _commit_timestamp) AS period, {_COUNTS},
+            count(DISTINCT _commit_version) AS transactions, count(DISTINCT _actor) AS actors
+            {rows if dataset.tells_rows_apart else ""}
+        FROM {{changes}}
+        WHERE {span.begun(time="_commit_timestamp")} AND {_OF_STREAM}
+        GROUP BY 1 ORDER BY 1
+        """,
+        changes=dataset.changes(session, span.end),
+    )
     reasons = span_doubts(session, dataset.incarnation, span, [dataset])
     return Result(frame, not reasons, reasons, {**dataset.described, "every": every})
 
@@ -48,31 +64,33 @@ def hot_rows(
     columns = dataset.key_columns
     reasons = span_doubts(session, dataset.incarnation, span, [dataset])
     found = _replayed(session, dataset, span, columns)
-    rows = span.since_of(found.frame, time="_commit_timestamp")
-    rows = rows.where(_is_counted() & ~F.col("nameless"))
-    more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
+    names = [f"known{n}" for n in range(len(columns))]
     values = [value_of(dataset, column) for column in columns]
-    last = [F.max_by(value, F.when(value.isNotNull(), place())) for value in values]
-    known = [f"known{n}" for n in range(len(columns))]
-    frame = (
-        rows.groupBy("row")
-        .agg(
-            *_counts(),
-            F.count_distinct("_actor").alias("actors"),
-            F.min("_commit_timestamp").alias("first_change"),
-            F.max("_commit_timestamp").alias("last_change"),
-            *(value.alias(name) for value, name in zip(last, known, strict=True)),
-        )
-        .orderBy(F.col("changes").desc(), *known)
-        .limit(top)
-        .select(
-            *(F.col(name).alias(each.name) for name, each in zip(known, columns, strict=True)),
-            *more,
-        )
+    last = ", ".join(
+        f"max_by({value}, CASE WHEN {value} IS NOT NULL THEN {SQL_PLACE} END) AS {name}"
+        for value, name in zip(values, names, strict=True)
+    )
+    known = ", ".join(names)
+    more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
+    frame = session.sql(
+        f"""
+        SELECT {known}, {", ".join(more)} FROM (
+            SELECT row_id, {_COUNTS}, count(DISTINCT _actor) AS actors,
+                min(_commit_timestamp) AS first_change, max(_commit_timestamp) AS last_change,
+                {last}
+            FROM {{changes}}
+            WHERE {span.begun(time="_commit_timestamp")} AND operation IS NOT NULL AND NOT nameless
+            GROUP BY row_id)
+        ORDER BY changes DESC, {known} LIMIT {top}
+        """,
+        changes=found.frame,
     )
     reasons += found.reasons
     key = [*dataset.version(None).key_columns]
-    return Result(frame, not reasons, reasons, {**dataset.described, "key": key})
+    details = {**dataset.described, "key": key}
+    return Result(
+        frame.toDF(*(column.name for column in columns), *more), not reasons, reasons, details
+    )
 
 
 def _replayed(
@@ -81,27 +99,6 @@ def _replayed(
     """Replay all changes until a span ends, since the row before a change may precede the span."""
     changes, cuts = dataset.changes(session, span.end), truncations(session, dataset, span.end)
     return replayed(session, dataset, changes, cuts, values)
-
-
-def _is_counted() -> Expression:
-    """Return the test for a change of the stream, not counted elsewhere."""
-    return F.col("operation").isNotNull()
-
-
-def _changes(session: Session, dataset: Dataset, span: HistoryRange) -> DataFrame:
-    """Return one row per change of the stream, without baselines."""
-    rows = span.since_of(dataset.changes(session, span.end), time="_commit_timestamp")
-    return rows.where(F.col("_xid").isNotNull() & (F.col("_change_type") != "update_preimage"))
-
-
-def _counts() -> list[Any]:
-    kind = F.col("_change_type")
-    return [
-        F.count_if(kind == "insert").alias("inserts"),
-        F.count_if(kind == "update_postimage").alias("updates"),
-        F.count_if(kind == "delete").alias("deletes"),
-        F.count("*").alias("changes"),
-    ]
 
 
 def transaction_sizes(
@@ -113,32 +110,22 @@ def transaction_sizes(
     transactions bigint, mean double, p50 … p99 double, largest bigint, total bigint, largest_xid
     bigint`` (the xid of the largest).
     """
-    found = _committed(session, incarnation, span)
-    measures = F.array(*(
-        F.struct(F.lit(name).alias("measure"), F.col(name).alias("value"))
-        for name in ("changes", "size_bytes")
-    ))  # fmt: skip
-    both = found.select("xid", F.explode(measures).alias("of")).select(
-        "xid", "of.measure", "of.value"
+    shares = ", ".join(
+        f"percentile_cont({share}) WITHIN GROUP (ORDER BY size) AS p{share * 100:.0f}"
+        for share in _PERCENTILES
     )
-    shares = F.percentile("value", F.array(*map(F.lit, _PERCENTILES)))
-    frame = (
-        both.groupBy("measure")
-        .agg(
-            F.count("*").alias("transactions"),
-            F.avg("value").alias("mean"),
-            shares.alias("shares"),
-            F.max("value").alias("largest"),
-            F.sum("value").alias("total"),
-            F.max_by("xid", F.struct("value", "xid")).alias("largest_xid"),
-        )
-        .orderBy("measure")
+    frame = session.sql(
+        f"""
+        SELECT measure, count(*) AS transactions, avg(size) AS mean, {shares},
+            max(size) AS largest, CAST(sum(size) AS bigint) AS total,
+            max_by(xid, (size, xid)) AS largest_xid
+        FROM (
+            SELECT 'changes' AS measure, xid, changes AS size FROM {{committed}}
+            UNION ALL SELECT 'size_bytes', xid, size_bytes FROM {{committed}})
+        GROUP BY measure ORDER BY measure
+        """,
+        committed=_committed(session, incarnation, span),
     )
-    percentiles = [
-        F.col("shares")[n].alias(f"p{share * 100:.0f}") for n, share in enumerate(_PERCENTILES)
-    ]
-    chosen = ("largest", "total", "largest_xid")
-    frame = frame.select("measure", "transactions", "mean", *percentiles, *chosen)
     reasons = span_doubts(session, incarnation, span)
     return Result(frame, not reasons, reasons, {"incarnation": incarnation.name})
 
@@ -155,21 +142,22 @@ def transaction_rates(
     Rows: ``period timestamp, transactions bigint, changes bigint, size_bytes bigint, largest
     bigint`` (changes of the largest), ``actors bigint``.
     """
+    period = f"date_trunc('{every}', commit_time) AS period"
     # Older files have only the last actor, no list of all.
-    named = F.coalesce("actors", F.array_compact(F.array("actor")))
-    frame = (
-        _committed(session, incarnation, span)
-        .groupBy(F.date_trunc(every, "commit_time").alias("period"))
-        .agg(
-            F.count("*").alias("transactions"),
-            F.sum("changes").alias("changes"),
-            F.sum("size_bytes").alias("size_bytes"),
-            F.max("changes").alias("largest"),
-            F.size(F.array_distinct(F.flatten(F.collect_set(named))))
-            .cast("bigint")
-            .alias("actors"),
-        )
-        .orderBy("period")
+    frame = session.sql(
+        f"""
+        SELECT sums.*, people.actors FROM (
+            SELECT {period}, count(*) AS transactions, CAST(sum(changes) AS bigint) AS changes,
+                CAST(sum(size_bytes) AS bigint) AS size_bytes, max(changes) AS largest
+            FROM {{committed}} GROUP BY 1) AS sums
+        JOIN (
+            SELECT period, count(DISTINCT CASE WHEN is_old THEN actor ELSE one END) AS actors
+            FROM (SELECT {period}, actors IS NULL AS is_old, actor, explode_outer(actors) AS one
+                FROM {{committed}})
+            GROUP BY 1) AS people ON people.period IS NOT DISTINCT FROM sums.period
+        ORDER BY period
+        """,
+        committed=_committed(session, incarnation, span),
     )
     reasons = span_doubts(session, incarnation, span)
     details = {"incarnation": incarnation.name, "every": every}
@@ -178,9 +166,13 @@ def transaction_rates(
 
 def _committed(session: Session, incarnation: ExportedIncarnation, span: HistoryRange) -> DataFrame:
     """Return the stream's transactions, without baselines and messages outside of transactions."""
-    counted: Any = F.col("inserts") + F.col("updates") + F.col("deletes") + F.col("truncates")
-    found = incarnation.transactions(session).where(F.col("state") == "committed")
-    return span.of(found, time="commit_time").withColumn("changes", counted)
+    return session.sql(
+        f"""
+        SELECT *, inserts + updates + deletes + truncates AS changes FROM {{transactions}}
+        WHERE state = 'committed' AND {span.within(time="commit_time")}
+        """,
+        transactions=incarnation.transactions(session),
+    )
 
 
 def who_changed(
@@ -199,47 +191,61 @@ def who_changed(
     revealed about them. For a table without key, changes are counted and updates are not compared.
     """
     hidden = {each.name: masked_of(each, masked or {}) for each in datasets}
-    frames, lost = [], []
-    for each in datasets:
+    frames: dict[str, DataFrame] = {}
+    lost: list[str] = []
+    for n, each in enumerate(datasets):
         if each.tells_rows_apart:
             found = _replayed(session, each, span)
-            frames.append(_of_table(found.frame, each, span, hidden[each.name]))
+            frames[f"table{n}"] = _of_table(session, found.frame, each, span, hidden[each.name])
             lost += [f"of {each.name} {reason}" for reason in found.reasons]
         else:
-            frames.append(_not_compared(session, each, span))
-    frame = reduce(lambda one, other: one.unionByName(other), frames)
-    order = (F.col("changes").desc(), "table", "actor", "operation", "column")
+            frames[f"table{n}"] = _not_compared(session, each, span)
+    all_tables = " UNION ALL ".join(f"SELECT * FROM {{{name}}}" for name in frames)
+    order = "changes DESC, table_name, actor, operation, column_name"
+    frame = session.sql(f"SELECT * FROM ({all_tables}) ORDER BY {order}", **frames)
     details: dict[str, Any] = {"tables": list(hidden)}
     if any(hidden.values()):
         details["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
     if apart := [each.name for each in datasets if not each.tells_rows_apart]:
         details["not_compared_for_want_of_one_key"] = apart
     reasons = (*span_doubts(session, datasets[0].incarnation, span, datasets), *lost)
-    return Result(frame.orderBy(*order), not reasons, reasons, details)
+    names = ("actor", "table", "operation", "column", "changes")
+    return Result(frame.toDF(*names), not reasons, reasons, details)
 
 
 def _not_compared(session: Session, dataset: Dataset, span: HistoryRange) -> DataFrame:
     """Count changes of whole rows, for a table whose rows have no key."""
-    kind = F.col("_change_type")
-    operation = F.when(kind == "update_postimage", BEFORE_UNKNOWN).otherwise(kind)
-    by = F.col("_actor").alias("actor"), operation.alias("operation")
-    counted = _changes(session, dataset, span).groupBy(*by).agg(F.count("*").alias("changes"))
-    table, column = F.lit(dataset.name).alias("table"), F.lit(None).cast("string").alias("column")
-    return counted.select("actor", table, "operation", column, "changes")
+    return session.sql(
+        f"""
+        SELECT _actor AS actor, {shared_literal(dataset.name)} AS table_name,
+            CASE WHEN _change_type = 'update_postimage' THEN '{BEFORE_UNKNOWN}'
+                ELSE _change_type END AS operation,
+            CAST(NULL AS string) AS column_name, count(*) AS changes
+        FROM {{changes}}
+        WHERE {span.begun(time="_commit_timestamp")} AND {_OF_STREAM}
+        GROUP BY _actor, _change_type
+        """,
+        changes=dataset.changes(session, span.end),
+    )
 
 
 def _of_table(
-    changes: DataFrame, dataset: Dataset, span: HistoryRange, hidden: frozenset[str]
-) -> DataFrame:
+    session: Session, changes: DataFrame, dataset: Dataset, span: HistoryRange,
+    hidden: frozenset[str],
+) -> DataFrame:  # fmt: skip
     """Count what replayed changes did to visible columns."""
-    visible = [c.source_name for c in dataset.columns if c.source_name not in hidden]
-    changed = F.filter(F.col("changed"), lambda one: one.isin(visible))
-    whole = F.array(F.lit(None).cast("string"))
-    columns = F.when(F.col("operation") == "update", changed).otherwise(whole)
-    rows = span.since_of(changes, time="_commit_timestamp").where(_is_counted())
-    rows = rows.select(
-        F.col("_actor").alias("actor"), F.lit(dataset.name).alias("table"), "operation",
-        F.explode(columns).alias("column"),
-    )  # fmt: skip
-    by = ("actor", "table", "operation", "column")
-    return rows.groupBy(*by).agg(F.count("*").alias("changes"))
+    names = ", ".join(map(shared_literal, sorted(hidden)))
+    visible = f"AND column_name NOT IN ({names})" if hidden else ""
+    # Of a change of a whole row no column is listed.
+    return session.sql(
+        f"""
+        SELECT actor, {shared_literal(dataset.name)} AS table_name, operation, column_name,
+            count(*) AS changes
+        FROM (SELECT _actor AS actor, operation, explode_outer(changed) AS column_name
+            FROM {{changes}}
+            WHERE {span.begun(time="_commit_timestamp")} AND operation IS NOT NULL)
+        WHERE operation <> 'update' OR column_name IS NOT NULL {visible}
+        GROUP BY actor, operation, column_name
+        """,
+        changes=changes,
+    )

@@ -4,9 +4,12 @@ pyarrow reads the small files (schemas, manifests) here; the engine reads the ro
 runs.
 """
 
+# All names in SQL are ours, and values of others are literals.
+# ruff: noqa: S608
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from sys import intern
 from typing import Any, Self
 
@@ -20,8 +23,8 @@ from replview.parquet.writing.datasets import document_oids
 from replview.parquet.writing.manifests import manifests
 from replview.parquet.writing.targets import Target
 from replview.spark.history.engines import DataFrame, ParquetFiles, Session, made
-from replview.spark.history.roots import DatasetRoot, as_one, merged
-from replview.spark.history.spans import HistoryEnd, committed_by
+from replview.spark.history.roots import DatasetRoot, merged
+from replview.spark.history.spans import HistoryEnd, by_then
 from replview.spark.sessions import SparkProblem
 from replview.text.parsing import plain_name
 
@@ -148,8 +151,14 @@ class ExportedIncarnation:
         return self._frame(session, layout.TRANSACTIONS, TRANSACTIONS)
 
     def events(self, session: Session) -> DataFrame:
-        """Return truncations and logical messages, as in ``slice_schemas.EVENTS``."""
-        return self._frame(session, layout.EVENTS, EVENTS)
+        """Return truncations and logical messages, as in ``slice_schemas.EVENTS``.
+
+        The columns ``schema`` and ``table`` are ``schema_name`` and ``table_name``, because SQL has
+        other uses for their names.
+        """
+        events = self._frame(session, layout.EVENTS, EVENTS)
+        others = {"schema": "schema_name", "table": "table_name"}
+        return events.toDF(*(others.get(name, name) for name in events.columns))
 
     @property
     def transaction_files(self) -> list[ParquetFiles]:
@@ -349,15 +358,17 @@ class Dataset:
         return sum(root.parquet.size_bytes() for root in self.roots)
 
     def changes(self, session: Session, until: HistoryEnd) -> DataFrame:
-        """Return the rows committed by then; files of later days are not opened."""
-        frames = [root.parquet.frame(session) for root in self.roots]
-        frames = [committed_by(frame, until, time="_commit_timestamp") for frame in frames]
-        if len(frames) > 1:
-            of_all, of_each = self.columns, [root.relation.columns for root in self.roots]
-            frames = [
-                as_one(session, f, own, of_all) for f, own in zip(frames, of_each, strict=True)
-            ]
-        return reduce(lambda before, more: before.unionByName(more), frames)
+        """Return the rows committed by then; files of later days are not opened.
+
+        Columns: ``value<n>``, the n-th of ``columns``, then ``CHANGE_FIELDS`` and the day.
+        """
+        condition = by_then(until, time="_commit_timestamp")
+        roots = {
+            f"root{n}": root.changes(session, condition, self.columns)
+            for n, root in enumerate(self.roots)
+        }
+        text = " UNION ALL ".join(f"SELECT * FROM {{{name}}}" for name in roots)
+        return session.sql(text, **roots)
 
 
 def with_schema(name: str) -> str:

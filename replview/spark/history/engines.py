@@ -1,26 +1,25 @@
 """The engines that answer jobs: DuckDB in this process, or Spark.
 
-Jobs use PySpark's API; ``F`` and ``Window`` belong to the engine in use.
+A job is written once, as Spark's SQL. ``sql(text, name=rows)`` of a session returns the rows of a
+query, in which ``{name}`` is the table of other rows. ``duckdb_session`` has the same for DuckDB.
 """
 
 import datetime as dt
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from replview.parquet.pg_values import pg_text
 from replview.parquet.slice_schemas import DAY, PARTITION
 from replview.parquet.writing.row_groups import row_groups, write_file
 from replview.parquet.writing.targets import Target
+from replview.spark.history.duckdb_session import DuckSession, Query
 from replview.spark.quoting import spark_address
 from replview.spark.sessions import SparkProblem
 from replview.text.parsing import whole_number
@@ -28,35 +27,17 @@ from replview.text.parsing import whole_number
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
 
-    from replview.spark.history.duckdb_frames import DuckSession
 
-
-#: Types of either engine: pyspark's, or their counterparts in ``duckdb_frames``.
+#: Types of either engine: pyspark's, or their counterparts in ``duckdb_session``.
 Session: TypeAlias = Any
 DataFrame: TypeAlias = Any
-Expression: TypeAlias = Any
 Row: TypeAlias = Any
+#: Function of rows, such as the replay.
+ArrowFunction = Callable[[pa.Table], pa.Table]
 #: Default of the most rows that DuckDB reads for one job.
 MOST_FOR_DUCKDB = 10_000_000
 #: Environment variable that sets this limit; 0 uses Spark for everything.
 VARIABLE = "REPLVIEW_SPARK_ABOVE"
-
-_duckdb: ContextVar["DuckSession | None"] = ContextVar("duckdb", default=None)
-
-
-class _InForce:
-    """A part of ``pyspark.sql``, or within ``duckdb`` its counterpart."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        where = "pyspark.sql" if _duckdb.get() is None else f"{__package__}.duckdb_columns"
-        return getattr(getattr(import_module(where), self._name), name)
-
-
-F: Any = _InForce("functions")
-Window: Any = _InForce("Window")
 
 
 def most_for_duckdb() -> int:
@@ -78,20 +59,13 @@ def by_duckdb(rows: int, most: int | None = None) -> bool:
 
 
 @contextmanager
-def duckdb(folder: str, root: Target) -> Iterator["DuckSession"]:
-    """Answer jobs within the block with DuckDB, from files below a root.
+def duckdb(folder: str, root: Target) -> Iterator[DuckSession]:
+    """Open a session of DuckDB that reads files below a root.
 
     ``folder`` is for data that does not fit into memory.
     """
-    from replview.spark.history.duckdb_frames import DuckSession
-
-    readable = root.address.path if root.is_local else None
-    with DuckSession.open(folder, readable) as session:
-        token = _duckdb.set(session)
-        try:
-            yield session
-        finally:
-            _duckdb.reset(token)
+    with DuckSession.open(folder, root.address.path if root.is_local else None) as session:
+        yield session
 
 
 @dataclass(frozen=True)
@@ -106,12 +80,9 @@ class ParquetFiles:
 
     def frame(self, session: Session) -> DataFrame:
         """Return the rows with ``commit_date`` and the schema's columns; missing ones are null."""
-        if _is_spark(session):
-            from pyspark.sql.pandas.types import from_arrow_schema
-
+        if not isinstance(session, DuckSession):
             root = spark_url(self.target)
-            wanted = from_arrow_schema(self.schema, prefer_timestamp_ntz=True)
-            wanted = wanted.add(PARTITION, "date")
+            wanted = _spark_types(self.schema).add(PARTITION, "date")
             reader = session.read.option("basePath", f"{root}/{self.folder}")
             return reader.schema(wanted).parquet(
                 *(f"{root}/{each}" for each in self.paths or (self.folder,))
@@ -123,7 +94,7 @@ class ParquetFiles:
         # DuckDB would expand these characters as a pattern.
         if self.target.is_local and not any(mark in each for each in full for mark in "*?["):
             return session.parquet(full, self.schema.append(DAY))
-        return session.frame(self._dataset(full))
+        return session.rows(self._dataset(full))
 
     def rows(self, until: dt.date | None) -> int:
         """Return the number of rows up to a day, from the files' footers."""
@@ -169,37 +140,16 @@ def _day_of(path: str) -> str:
 
 def made(session: Session, rows: Sequence[Sequence[Any]], schema: pa.Schema) -> DataFrame:
     """Return a frame of these rows."""
-    if _is_spark(session):
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        types = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-        return session.createDataFrame(list(rows), types)
+    if not isinstance(session, DuckSession):
+        return session.createDataFrame(list(rows), _spark_types(schema))
     if not rows:
         return session.empty(schema)
     named = [dict(zip(schema.names, row, strict=True)) for row in rows]
-    return session.frame(pa.Table.from_pylist(named, schema))
-
-
-def text_of(session: Session, kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return a function that converts a column of this type to the server's text."""
-
-    # Spark infers the kind of function from these annotations.
-    def texts(values: pa.Array) -> pa.Array:
-        found = [pg_text(value, kind) for value in values.to_pylist()]
-        return pa.array(found, pa.string())
-
-    if not _is_spark(session):
-        of_duckdb: Callable[[Any], Any] = session.function(texts, kind)
-        return of_duckdb
-    from pyspark.sql.pandas.functions import arrow_udf
-
-    make: Any = arrow_udf
-    of_spark: Callable[[Any], Any] = make(texts, "string")
-    return of_spark
+    return session.rows(pa.Table.from_pylist(named, schema))
 
 
 def by_piece(
-    session: Session, frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: pa.Schema
+    session: Session, frame: DataFrame, function: ArrowFunction, schema: pa.Schema
 ) -> DataFrame:
     """Apply a function to the rows of each ``piece``; without that column all rows are one piece.
 
@@ -210,46 +160,46 @@ def by_piece(
     def apply(rows: pa.Table) -> pa.Table:
         return function(rows).select(schema.names).cast(schema)
 
-    if not _is_spark(session):
+    if isinstance(session, DuckSession):
         return session.by_piece(frame, apply)
+    if "piece" not in frame.columns:
+        frame = session.sql("SELECT *, 0 AS piece FROM {rows}", rows=frame)
+    return frame.groupBy("piece").applyInArrow(apply, _spark_types(schema))
+
+
+def by_batch(
+    frame: DataFrame, function: ArrowFunction, schema: pa.Schema | None = None
+) -> DataFrame:
+    """Apply a function to the rows, some at a time; without a schema it leaves their types."""
+    if isinstance(frame, Query):
+        return frame.by_batch(function)
+    names = frame.columns
+
+    def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch]).rename_columns(names)
+            yield from function(rows).to_batches()
+
+    types = frame.schema if schema is None else _spark_types(schema)
+    # PySpark does not quote the names of the columns that it passes.
+    return frame.toDF(*(f"c{n}" for n in range(len(names)))).mapInArrow(apply, types)
+
+
+def _spark_types(schema: pa.Schema) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    if "piece" not in frame.columns:
-        frame = frame.withColumn("piece", F.lit(0))
-    types = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-    return frame.groupBy("piece").applyInArrow(apply, types)
-
-
-def collected(session: Session, frame: DataFrame, schema: pa.Schema) -> pa.Table:
-    """Return all rows of a frame, which must be few, as an Arrow table."""
-    rows = frame.toArrow() if _is_spark(session) else frame.batches().read_all()
-    return rows.select(schema.names).cast(schema)
-
-
-def arrow_type(session: Session, kind: pa.DataType) -> Any:
-    """Return an Arrow type in the form that the engine's ``cast`` takes."""
-    if not _is_spark(session):
-        from replview.spark.history.duckdb_frames import type_of
-
-        return type_of(kind)
-    from pyspark.sql.pandas.types import from_arrow_type
-
-    return from_arrow_type(kind)
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def write_parquet(frame: DataFrame, target: Target) -> str:
     """Write all rows to a folder; return its address as Spark spells it."""
     address = spark_url(target)
-    if _duckdb.get() is None:
+    if not isinstance(frame, Query):
         frame.write.mode("append").parquet(address)
         return address
     rows = frame.batches()
     write_file(target, "part-00000.zstd.parquet", rows.schema, row_groups(rows, rows.schema))
     return address
-
-
-def _is_spark(session: object) -> bool:
-    return session is not _duckdb.get()
 
 
 def spark_url(target: Target) -> str:

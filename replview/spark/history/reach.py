@@ -1,5 +1,8 @@
 """Determine how far exported history reaches, and why a computed result may be wrong."""
 
+# All names in SQL are ours, and values of others are literals.
+# ruff: noqa: S608
+
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,11 +11,12 @@ import pyarrow as pa
 
 from decoder.scalars import LSN
 from replview.parquet.slices import Slice
+from replview.spark.history.change_sql import nameless
 from replview.spark.history.datasets import Dataset, ExportedIncarnation
-from replview.spark.history.engines import F, Row, Session, collected
+from replview.spark.history.engines import Row, Session
 from replview.spark.history.replay_piece import TRUNCATIONS
-from replview.spark.history.row_states import nameless
-from replview.spark.history.spans import HistoryEnd, HistoryRange, by_then, committed_by
+from replview.spark.history.spans import HistoryEnd, HistoryRange, by_then
+from replview.spark.quoting import shared_literal
 
 #: A place in history: commit LSN, and a change's seq in its transaction.
 TruncationPosition = tuple[int, int]
@@ -29,8 +33,9 @@ class Reach:
     last: int | None
     #: Version number of the table at the last change.
     version: int | None
-    #: Positions of the baselines, in order.
-    baselines: tuple[int, ...]
+    #: Positions of the first and the last baseline; None without one.
+    first_baseline: int | None
+    last_baseline: int | None
     #: ``TRUNCATIONS`` in order.
     truncations: pa.Table
     #: Number of changes without a key.
@@ -43,7 +48,9 @@ class Reach:
         It is a truncation, or the place just before the commit at a baseline's position.
         """
         places = (self.truncations[name][-1:].to_pylist() for name in ("_commit_version", "_seq"))
-        known = [*zip(*places, strict=True), *((lsn, -1) for lsn in self.baselines[-1:])]
+        known = [*zip(*places, strict=True)]
+        if self.last_baseline is not None:
+            known.append((self.last_baseline, -1))
         return max(known, default=None)
 
 
@@ -52,41 +59,39 @@ def read_reach(session: Session, dataset: Dataset, moment: HistoryEnd) -> Reach:
 
     Raises ``SparkProblem`` if the table has no key.
     """
-    is_stream = F.col("_xid").isNotNull().cast("int").alias("stream")
-    place = F.struct("_commit_version", is_stream, "_seq")
-    baseline = F.when(F.col("_xid").isNull(), F.col("_commit_version"))
-    (found,) = (
-        dataset.changes(session, moment)
-        .agg(
-            F.count("*").alias("rows"),
-            F.min("_commit_version").alias("first"),
-            F.max("_commit_version").alias("last"),
-            F.max_by("_relation_version", place).alias("version"),
-            F.sort_array(F.collect_set(baseline)).alias("baselines"),
-            F.count_if(nameless(dataset)).alias("keyless"),
-        )
-        .collect()
+    found = session.sql(
+        f"""
+        SELECT count(*) AS row_count, min(_commit_version) AS first_lsn,
+            max(_commit_version) AS last_lsn,
+            max_by(_relation_version, (_commit_version, _xid IS NOT NULL, _seq)) AS version,
+            min(CASE WHEN _xid IS NULL THEN _commit_version END) AS first_baseline,
+            max(CASE WHEN _xid IS NULL THEN _commit_version END) AS last_baseline,
+            count(CASE WHEN {nameless(dataset)} THEN 1 END) AS keyless
+        FROM {{changes}}
+        """,
+        changes=dataset.changes(session, moment),
     )
-    return Reach(
-        **{name: found[name] for name in ("rows", "first", "last", "version", "keyless")},
-        baselines=tuple(found["baselines"]),
-        truncations=truncations(session, dataset, moment),
-    )
+    [(rows, first, last, version, earliest, latest, keyless)] = found.collect()
+    cuts = truncations(session, dataset, moment)
+    return Reach(rows, first, last, version, earliest, latest, cuts, keyless)
 
 
 def truncations(session: Session, dataset: Dataset, moment: HistoryEnd) -> pa.Table:
     """Return the ``TRUNCATIONS`` of the table by then, in order."""
-    events = dataset.incarnation.events(session).where(F.col("op") == "truncate")
-    named = F.concat_ws(".", "schema", "table").isin(*dataset.names)
+    names = ", ".join(map(shared_literal, dataset.names))
+    is_own = f"concat_ws('.', schema_name, table_name) IN ({names})"
     if dataset.oid:
-        named = F.coalesce(F.col("relation_oid") == dataset.oid, named)
-    events = committed_by(events.where(named), moment, time="commit_time")
-    found = events.select(
-        "_commit_version", F.col("seq").cast("int").alias("_seq"),
-        F.col("commit_time").alias("_commit_timestamp"),
-    )  # fmt: skip
+        is_own = f"coalesce(relation_oid = {dataset.oid}, {is_own})"
     # Overlapping exports have a truncation several times.
-    rows = collected(session, found.distinct(), TRUNCATIONS)
+    found = session.sql(
+        f"""
+        SELECT DISTINCT _commit_version, seq AS _seq, commit_time AS _commit_timestamp
+        FROM {{events}}
+        WHERE op = 'truncate' AND {is_own} AND {by_then(moment, time="commit_time")}
+        """,
+        events=dataset.incarnation.events(session),
+    )
+    rows = found.toArrow().cast(TRUNCATIONS)
     return rows.sort_by([("_commit_version", "ascending"), ("_seq", "ascending")])
 
 
@@ -119,20 +124,19 @@ def doubts(
 
 def _exported(session: Session, dataset: Dataset, moment: HistoryEnd, low: int) -> Row:
     """Return facts about the exported transactions from a commit LSN to the moment."""
-    version, seq, state = map(F.col, ("_commit_version", "commit_seq", "state"))
-    within = (version >= low) & by_then(moment, time="commit_time")
-    [row] = (
-        dataset.incarnation.transactions(session)
-        .agg(
-            F.count_if(within & (state == "skipped")).alias("skipped"),
-            F.max(F.when(within, seq)).alias("last"),
-            F.max(F.when(within, version)).alias("last_lsn"),
-            F.max(version).alias("lsn"),
-            F.max(F.unix_micros("commit_time")).alias("time"),
-            F.max(F.when((version < low) & (state != "snapshot"), seq)).alias("before"),
-        )
-        .collect()
-    )
+    within = f"_commit_version >= {low} AND {by_then(moment, time='commit_time')}"
+    earlier = f"_commit_version < {low} AND state <> 'snapshot'"
+    [row] = session.sql(
+        f"""
+        SELECT count(CASE WHEN {within} AND state = 'skipped' THEN 1 END) AS skipped,
+            max(CASE WHEN {within} THEN commit_seq END) AS last,
+            max(CASE WHEN {within} THEN _commit_version END) AS last_lsn,
+            max(_commit_version) AS lsn, max(unix_micros(commit_time)) AS time,
+            max(CASE WHEN {earlier} THEN commit_seq END) AS before
+        FROM {{transactions}}
+        """,
+        transactions=dataset.incarnation.transactions(session),
+    ).collect()
     return row
 
 
@@ -211,17 +215,20 @@ def span_doubts(
     They are about these tables, or about transactions without tables. An open end stands for the
     end of what is exported.
     """
-    own = incarnation.transactions(session).where(F.col("state") != "snapshot")
-    within = span.begun(time="commit_time") & by_then(span.end, time="commit_time")
-    seq, micros = F.when(within, F.col("commit_seq")), F.unix_micros("commit_time")
-    (row,) = own.agg(
-        F.count_if(within & (F.col("state") == "skipped")).alias("skipped"),
-        F.min(seq).alias("first"), F.max(seq).alias("last"),
-        F.min(F.when(within, F.col("_commit_version"))).alias("low"),
-        F.max(F.when(within, F.col("_commit_version"))).alias("high"),
-        F.min("_commit_version").alias("first_lsn"), F.max("_commit_version").alias("last_lsn"),
-        F.min(micros).alias("first_time"), F.max(micros).alias("last_time"),
-    ).collect()  # fmt: skip
+    within = span.within(time="commit_time")
+    [row] = session.sql(
+        f"""
+        SELECT count(CASE WHEN {within} AND state = 'skipped' THEN 1 END) AS skipped,
+            min(CASE WHEN {within} THEN commit_seq END) AS first,
+            max(CASE WHEN {within} THEN commit_seq END) AS last,
+            min(CASE WHEN {within} THEN _commit_version END) AS low,
+            max(CASE WHEN {within} THEN _commit_version END) AS high,
+            min(_commit_version) AS first_lsn, max(_commit_version) AS last_lsn,
+            min(unix_micros(commit_time)) AS first_time, max(unix_micros(commit_time)) AS last_time
+        FROM {{transactions}} WHERE state <> 'snapshot'
+        """,
+        transactions=incarnation.transactions(session),
+    ).collect()
     found = _beyond_span(span, row)
     if row["last"] is None:
         return (*found, "no transaction of that time is exported")

@@ -174,7 +174,7 @@ class Piece:
                 found |= self._held(n, rows, wanted)
         if "_pg_raw" in wanted:
             found["_pg_raw"] = self._raw(rows)
-        found["row"] = pa.array(self._row[rows])
+        found["row_id"] = pa.array(self._row[rows])
         return pa.table({**found, **self._added(rows)})
 
     def _rows(self, names: Sequence[str], rows: Numbers) -> list[pa.ChunkedArray]:
@@ -201,7 +201,7 @@ class Piece:
     @property
     def _row(self) -> Numbers:
         """Return the identities; a key that a carried state has stands for the state's row."""
-        row, carried = numbers(self.changes["row"]), np.flatnonzero(self.is_carried)
+        row, carried = numbers(self.changes["row_id"]), np.flatnonzero(self.is_carried)
         of_key = np.full(self._whole_key.max(initial=NONE) + 1, NONE)
         of_key[self._whole_key[carried]] = carried
         holder = of_key[self._whole_key]

@@ -8,14 +8,15 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from replview.parquet.writing.targets import Target, test_write
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.engines import DataFrame, F, write_parquet
-from replview.spark.quoting import tick
+from replview.spark.history.engines import DataFrame, by_batch, write_parquet
 from replview.spark.sessions import SparkProblem, missing_connector
 
 #: Names of Spark's exceptions, with and without Spark Connect.
@@ -114,7 +115,7 @@ def as_table(result: Result, limit: int) -> str:
 
 def shown_rows(result: Result, limit: int) -> tuple[list[str], list[list[Any]], bool]:
     """Return columns, rows as plain values, and whether there are more."""
-    found = result.frame.limit(limit + 1).collect()
+    found = result.frame.take(limit + 1)
     rows = [[plain(value) for value in row] for row in found[:limit]]
     return list(result.frame.columns), rows, len(found) > limit
 
@@ -163,27 +164,31 @@ def masked_of(dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> frozense
 def without_masked(result: Result, dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> Result:
     """Return the result without the values of the table's masked columns."""
     of = masked_of(dataset, masked)
-    frame = result.frame
-    mine = [c for c in dataset.columns if c.source_name in of and c.name in frame.columns]
+    there = result.frame.columns
+    mine = [c for c in dataset.columns if c.source_name in of and c.name in there]
     if not mine:
         return result
-    if "_pg_raw" in frame.columns:
-        own = [column.source_name for column in mine]
-        marks = F.array(
-            *(
-                F.when(
-                    F.col(tick(c.name)).isNotNull()
-                    | F.try_element_at("_pg_raw", F.lit(c.source_name)).isNotNull(),
-                    F.struct(F.lit(c.source_name).alias("key"), F.lit(_MARK).alias("value")),
-                )
-                for c in mine
-            )
-        )
-        kept = F.map_filter("_pg_raw", lambda key, _: ~key.isin(own))
-        there = F.map_from_entries(F.array_compact(marks))
-        raw = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), there)
-        frame = frame.withColumn("_pg_raw", raw)
-    kinds = dict(frame.dtypes)
-    for column in mine:
-        frame = frame.withColumn(column.name, F.lit(None).cast(kinds[column.name]))
+    names = {column.name: column.source_name for column in mine}
+    frame = by_batch(result.frame, partial(_masked, names))
     return replace(result, frame=frame, details={**result.details, "masked": sorted(of)})
+
+
+def _masked(names: Mapping[str, str], rows: pa.Table) -> pa.Table:
+    """Return rows without the values of some columns, and marks in place of these values.
+
+    ``names`` has each column's name on the source.
+    """
+    raw = rows["_pg_raw"].to_pylist() if "_pg_raw" in rows.column_names else []
+    texts = [dict(each or ()) for each in raw]
+    for name, source_name in names.items():
+        index = rows.column_names.index(name)
+        values = rows.column(index)
+        for mine, has_value in zip(texts, values.is_valid().to_pylist(), strict=bool(texts)):
+            if mine.pop(source_name, None) is not None or has_value:
+                mine[source_name] = _MARK
+        rows = rows.set_column(index, name, pa.nulls(rows.num_rows, values.type))
+    if not raw:
+        return rows
+    index = rows.column_names.index("_pg_raw")
+    marked = pa.array([[*each.items()] for each in texts], rows.column(index).type)
+    return rows.set_column(index, "_pg_raw", marked)

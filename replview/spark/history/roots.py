@@ -1,26 +1,21 @@
 """Read a folder of a table's changes as one frame, and several folders as one table."""
 
+# All names in SQL are ours, and values of others are literals.
+# ruff: noqa: S608
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 
-from replview.parquet.slice_schemas import CHANGE_FIELDS, PARTITION, SliceColumn
+from replview.parquet.pg_values import pg_text
+from replview.parquet.slice_schemas import CHANGE_FIELDS, DAY, PARTITION, SliceColumn
 from replview.parquet.slices import SliceTable, TableVersion
 from replview.parquet.writing import layout
 from replview.parquet.writing.targets import Target
-from replview.spark.history.engines import (
-    DataFrame,
-    Expression,
-    F,
-    ParquetFiles,
-    Session,
-    arrow_type,
-    text_of,
-)
-from replview.spark.quoting import tick
+from replview.spark.history.engines import DataFrame, ParquetFiles, Session, by_batch
 from replview.spark.sessions import SparkProblem
 
 # A table whose column got an incompatible type has several folders (``writing.layout``), each with
@@ -59,6 +54,19 @@ class DatasetRoot:
         return SliceTable(relation_id=0, oid=self.oid, schema=table["schema"],
                           table=table["name"], versions=tuple(versions))  # fmt: skip
 
+    def changes(self, session: Session, condition: str, wanted: Sequence[SliceColumn]) -> DataFrame:
+        """Return the rows that satisfy an SQL condition, with the columns of the whole table.
+
+        They are named ``value<n>``, so that no name on the source is one of SQL's or of ours.
+        """
+        files = self.parquet.frame(session)
+        rows = session.sql(f"SELECT * FROM {{files}} WHERE {condition}", files=files)
+        own, more = self.relation.columns, [*CHANGE_FIELDS, DAY]
+        if _types(own) != _types(wanted):
+            types = [pa.field(column.name, column.arrow) for column in wanted]
+            rows = by_batch(rows, partial(as_one, own, wanted), pa.schema([*types, *more]))
+        return rows.toDF(*(f"value{n}" for n in range(len(wanted))), *(each.name for each in more))
+
     @property
     def parquet(self) -> ParquetFiles:
         """Return the files with the table's rows."""
@@ -76,29 +84,37 @@ def merged(tables: Sequence[SliceTable], name: str) -> SliceTable:
     return replace(last, versions=tuple(shapes))
 
 
-def as_one(
-    session: Session, frame: DataFrame, own: Sequence[SliceColumn], wanted: Sequence[SliceColumn]
-) -> DataFrame:
-    """Return the rows of a root with columns and types of the whole table."""
+def _types(columns: Sequence[SliceColumn]) -> list[tuple[str, pa.DataType]]:
+    return [(column.source_name, column.arrow) for column in columns]
+
+
+def as_one(own: Sequence[SliceColumn], wanted: Sequence[SliceColumn], rows: pa.Table) -> pa.Table:
+    """Return rows of a root with the columns and types of the whole table."""
     there = {column.source_name: column for column in own}
-    found: list[Expression] = []
-    texts: list[str] = []
+    raw = [dict(each or ()) for each in rows["_pg_raw"].to_pylist()]
+    found: dict[str, Any] = {}
     for column in wanted:
         mine = there.get(column.source_name)
         if mine is None:
-            value = F.lit(None).cast(arrow_type(session, column.arrow))
-        elif mine.arrow == column.arrow:
-            value = F.col(tick(mine.name))
-        elif pa.types.is_string(column.arrow):
-            texts.append(column.source_name)
-            # Use values from _pg_raw, except marks (masked, erased), which are no values.
-            beside = F.try_element_at("_pg_raw", F.lit(column.source_name))
-            held = text_of(session, mine.arrow)(F.col(tick(mine.name)))
-            value = F.coalesce(held, F.when(~beside.startswith('{"$'), beside))
+            found[column.name] = pa.nulls(rows.num_rows, column.arrow)
+        elif pa.types.is_string(column.arrow) and mine.arrow != column.arrow:
+            found[column.name] = _texts(rows[mine.name].to_pylist(), mine, raw)
         else:
-            value = F.col(tick(mine.name)).cast(arrow_type(session, column.arrow))
-        found.append(value.alias(column.name))
-    raw = F.map_filter("_pg_raw", lambda name, text: ~name.isin(texts) | text.startswith('{"$'))
-    fields = [F.col(field.name) for field in CHANGE_FIELDS if field.name != "_pg_raw"]
-    beside = raw.alias("_pg_raw") if texts else F.col("_pg_raw")
-    return frame.select(*found, *fields, beside, PARTITION)
+            found[column.name] = rows[mine.name].cast(column.arrow)
+    others = [*(field.name for field in CHANGE_FIELDS), PARTITION]
+    found |= {name: rows[name] for name in others}
+    found["_pg_raw"] = pa.array([[*each.items()] for each in raw], rows["_pg_raw"].type)
+    return pa.table(found)
+
+
+def _texts(
+    values: Sequence[object], column: SliceColumn, raw: Sequence[dict[str, str]]
+) -> pa.Array:
+    """Return values as text; one that its column could not hold is moved from ``raw``."""
+    found = [pg_text(value, column.arrow) for value in values]
+    for n, texts in enumerate(raw):
+        text = texts.get(column.source_name)
+        # A mark (masked, erased) is no value.
+        if text is not None and not text.startswith('{"$'):
+            found[n] = texts.pop(column.source_name)
+    return pa.array(found, pa.string())

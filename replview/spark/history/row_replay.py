@@ -21,7 +21,7 @@ class RowReplay(TableFacts):
         """Return the changes with ``ADDED`` and known values, without rows before updates.
 
         Input columns: ``PLACE``, ``_change_type``, ``_commit_timestamp``, ``_relation_version``,
-        ``_not_sent``; ``key``, a hash of the row's key, and ``row``, the identity that it stands
+        ``_not_sent``; ``key``, a hash of the row's key, and ``row_id``, the identity that it stands
         for; ``is_carried`` for a state of earlier changes, which were counted; ``nameless`` for a
         change that does not say which row it is of; ``digest<n>`` for each column, and for some
         ``value<n>``, then with ``_pg_raw``. All changes of the keys between which rows moved must

@@ -7,24 +7,31 @@ row has them. Otherwise its further history is unknown: its state ends as ``lost
 counted.
 """
 
+# All names in SQL are ours, and values of others are literals.
+# ruff: noqa: S608
+
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
-from typing import Any
 
 import pyarrow as pa
 
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import CHANGE_FIELDS, DAY, SliceColumn
+from replview.spark.history.change_sql import (
+    digest_of,
+    hash_of,
+    nameless,
+    not_before,
+    version_of,
+)
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.engines import DataFrame, Expression, F, Session, Window, by_piece
-from replview.spark.history.key_chains import CHAINS, MOVES, chain_table
+from replview.spark.history.engines import DataFrame, Session, by_piece
+from replview.spark.history.key_chains import CHAINS, chain_table
 from replview.spark.history.replay_piece import ADDED, PLACE
 from replview.spark.history.replayed_change import INCARNATION, TABLE
 from replview.spark.history.row_replay import RowReplay
-from replview.spark.quoting import tick
+from replview.spark.quoting import shared_literal, timestamp
 from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.rows import OPEN_END
 
@@ -38,7 +45,7 @@ _OWN = [field for field in CHANGE_FIELDS
 _RAW = next(field for field in CHANGE_FIELDS if field.name == "_pg_raw")
 _FOR_REPLAY = [
     pa.field("stream", pa.int32()), pa.field("rank", pa.int32()), pa.field("key", pa.int64()),
-    pa.field("row", pa.int64()), pa.field("is_carried", pa.bool_()),
+    pa.field("row_id", pa.int64()), pa.field("is_carried", pa.bool_()),
     pa.field("nameless", pa.bool_()),
 ]  # fmt: skip
 
@@ -47,6 +54,7 @@ _FOR_REPLAY = [
 class RowStates:
     """The changes of a table as the replay gives them: ``_FOR_REPLAY``, ``ADDED`` and values."""
 
+    session: Session
     frame: DataFrame
     #: Sentences that say why rows could not be followed.
     reasons: tuple[str, ...] = ()
@@ -54,7 +62,7 @@ class RowStates:
     @property
     def lasting(self) -> DataFrame:
         """Return the states that have not ended."""
-        return self.frame.where(_is_open())
+        return self.session.sql(f"SELECT * FROM {{rows}} WHERE {_IS_OPEN}", rows=self.frame)
 
 
 @dataclass(frozen=True)
@@ -67,68 +75,12 @@ class _KeyStretch:
     time: dt.datetime | None
 
     @property
-    def start(self) -> Expression:
-        """Return the place of the first change."""
-        kinds = ("bigint", "int", "int", "int")
-        return F.struct(*(
-            F.lit(value).cast(kind).alias(name)
-            for name, value, kind in zip(PLACE, self.place, kinds, strict=True)
-        ))  # fmt: skip
+    def begins(self) -> str:
+        """Return the SQL condition for a change at or after the first one."""
+        return not_before(PLACE, self.place)
 
 
-def place() -> Expression:
-    """Return the place of a row, which is unique and ordered."""
-    return F.struct(*PLACE)
-
-
-def _raw(column: SliceColumn) -> Expression:
-    """Return the text of a value that its column cannot hold; null if it can."""
-    return F.try_element_at("_pg_raw", F.lit(column.source_name))
-
-
-def _digest(column: SliceColumn) -> Expression:
-    """Return a hash of a value, including one that its column cannot hold."""
-    value, text = F.col(tick(column.name)), _raw(column)
-    # Look up the text only where there is no value, since it is slow.
-    other = F.when(text.isNotNull(), F.xxhash64(text, F.lit(1))).otherwise(F.lit(0))
-    return F.when(value.isNotNull(), F.xxhash64(value)).otherwise(other)
-
-
-def row_key(dataset: Dataset) -> Expression:
-    """Return a hash of the row's key, by the table version of the change."""
-    known = {column.source_name: column for column in dataset.columns}
-    keys = [(key, numbers) for key, numbers in dataset.keys.items() if key]
-    hashes = [F.xxhash64(*(_digest(known[name]) for name in key)) for key, _ in keys]
-    tests = [_version(dataset).isin(numbers) for _, numbers in keys]
-    return F.coalesce(*(F.when(*both) for both in zip(tests, hashes, strict=True)))
-
-
-def nameless(dataset: Dataset) -> Expression:
-    """Return the test for a change without key; an insert into a table without key is not one."""
-    known = {column.source_name: column for column in dataset.columns}
-    found: Any = F.lit(False)
-    for key, numbers in dataset.keys.items():
-        without = reduce(and_, (_is_unknown(known[name]) for name in key), F.lit(True))
-        own = F.lit(bool(key)) | (F.col("_change_type") != "insert")
-        found |= _version(dataset).isin(numbers) & without & own
-    return found
-
-
-def _is_unknown(column: SliceColumn) -> Expression:
-    """Return the test for a value that is null; a mark (masked, erased) is no value."""
-    is_no_value = F.coalesce(_raw(column).startswith('{"$'), F.lit(True))
-    return F.col(tick(column.name)).isNull() & is_no_value
-
-
-def _version(dataset: Dataset) -> Expression:
-    """Return the number of a change's table version; the newest if it is unknown."""
-    number = F.col("_relation_version")
-    known = number.isin([version.number for version in dataset.relation.versions])
-    return F.when(known, number).otherwise(F.lit(dataset.version(None).number))
-
-
-def _is_open() -> Expression:
-    return F.col("is_state") & F.col("ended_by").isNull()
+_IS_OPEN = "is_state AND ended_by IS NULL"
 
 
 def replayed(
@@ -148,11 +100,6 @@ def replayed(
     return TableReplay(session, dataset, truncations, wanted).of(changes)
 
 
-def value_of(dataset: Dataset, column: SliceColumn) -> Expression:
-    """Return a column's last known value."""
-    return F.col(f"value{dataset.columns.index(column)}")
-
-
 @dataclass(frozen=True)
 class TableReplay:
     """The replay of one table."""
@@ -168,7 +115,7 @@ class TableReplay:
         rows = self._prepared(changes)
         if len(self.dataset.keys) == 1:
             [key] = self.dataset.keys
-            return RowStates(self._replay(self._keyed(rows, key, 0)))
+            return RowStates(self.session, self._replay(self._keyed(rows, key, 0)))
         # Read once, since each stretch reads the rows again.
         rows = rows.localCheckpoint()
         stretches = self._stretches(rows)
@@ -176,43 +123,57 @@ class TableReplay:
         carried: DataFrame = None
         reasons: list[str] = []
         for number, here in enumerate(stretches):
-            own = self._keyed(_within(rows, stretches, number), here.key, number)
+            own = self._keyed(self._within(rows, stretches[number:]), here.key, number)
             if carried is not None:
-                own = own.unionByName(self._keyed(carried, here.key, number))
+                own = self._both(own, self._keyed(carried, here.key, number))
             # Drop the plan, which the plans of later stretches would repeat.
             states = self._replay(own).localCheckpoint()
             if number + 1 < len(stretches):
                 states, carried, lost = self._carried(states, here, stretches[number + 1])
                 reasons += lost
-            found = states if found is None else found.unionByName(states)
-        return RowStates(found, tuple(reasons))
+            found = states if found is None else self._both(found, states)
+        return RowStates(self.session, found, tuple(reasons))
+
+    def _both(self, first: DataFrame, second: DataFrame) -> DataFrame:
+        names = ", ".join(first.columns)
+        return self.session.sql(
+            f"SELECT {names} FROM {{first}} UNION ALL SELECT {names} FROM {{second}}",
+            first=first, second=second,
+        )  # fmt: skip
+
+    def _within(self, rows: DataFrame, stretches: Sequence[_KeyStretch]) -> DataFrame:
+        """Return the rows of the first of these stretches."""
+        here, *later = stretches
+        until = f" AND NOT {later[0].begins}" if later else ""
+        return self.session.sql(f"SELECT * FROM {{rows}} WHERE {here.begins}{until}", rows=rows)
 
     def _prepared(self, changes: DataFrame) -> DataFrame:
         """Return the changes with what the replay needs of them, beside their key."""
-        columns = self.dataset.columns
-        own: dict[str, Any] = {field.name: F.col(field.name) for field in (*_OWN, DAY)}
-        own["_relation_version"] = _version(self.dataset).cast("int")
-        return changes.select(
-            *(value.alias(name) for name, value in own.items()),
-            F.col("_xid").isNotNull().cast("int").alias("stream"),
-            (F.col("_change_type") != "update_preimage").cast("int").alias("rank"),
-            nameless(self.dataset).alias("nameless"), F.lit(False).alias("is_carried"),
-            *(_digest(column).alias(f"digest{n}") for n, column in enumerate(columns)),
-            *(F.col(tick(columns[n].name)).alias(f"value{n}") for n in self.values),
-            *([F.col("_pg_raw")] if self.values else ()),
-        )  # fmt: skip
+        own = [field.name for field in (*_OWN, DAY) if field.name != "_relation_version"]
+        digests = [digest_of(self.dataset, column) for column in self.dataset.columns]
+        columns = [
+            *own, f"CAST({version_of(self.dataset)} AS int) AS _relation_version",
+            "CASE WHEN _xid IS NULL THEN 0 ELSE 1 END AS stream",
+            "CASE WHEN _change_type = 'update_preimage' THEN 0 ELSE 1 END AS rank",
+            f"{nameless(self.dataset)} AS nameless", "false AS is_carried",
+            *(f"{digest} AS digest{n}" for n, digest in enumerate(digests)),
+            *(f"value{n}" for n in self.values), *(["_pg_raw"] if self.values else []),
+        ]  # fmt: skip
+        return self.session.sql(f"SELECT {', '.join(columns)} FROM {{rows}}", rows=changes)
 
     def _keyed(self, rows: DataFrame, key: tuple[str, ...], stretch: int) -> DataFrame:
         """Return rows with their hash of a key, and the identity that it stands for."""
-        own = F.xxhash64(*PLACE)
+        own = hash_of(PLACE)
         if key:
             names = [column.source_name for column in self.dataset.columns]
             digests = [f"digest{names.index(name)}" for name in key]
-            own = F.when(F.col("nameless"), own).otherwise(F.xxhash64(*digests))
-        rows = rows.withColumn("key", own)
+            own = f"CASE WHEN nameless THEN {own} ELSE {hash_of(digests)} END"
+        columns = [name for name in rows.columns if name != "key"]
+        text = f"SELECT {', '.join(columns)}, {own} AS key FROM {{rows}}"
         # A carried state keeps the identity of the stretch before.
-        is_carried = "row" in rows.columns
-        return rows if is_carried else rows.withColumn("row", F.xxhash64(F.lit(stretch), "key"))
+        if "row_id" not in columns:
+            text = f"SELECT *, {hash_of((str(stretch), 'key'))} AS row_id FROM ({text})"
+        return self.session.sql(text, rows=rows)
 
     def _replay(self, rows: DataFrame) -> DataFrame:
         """Replay keyed rows, in pieces of whole key chains."""
@@ -222,11 +183,31 @@ class TableReplay:
             self.truncations, _lapses(self.dataset), self._schema.names,
         )  # fmt: skip
         if self.pieces > 1:
-            chains = by_piece(self.session, _moves(rows), chain_table, CHAINS)
-            rows = rows.join(chains, "key", "left")
-            piece = F.pmod(F.coalesce("chain", "key"), F.lit(self.pieces)).cast("int")
-            rows = rows.withColumn("piece", piece).drop("chain")
+            chains = by_piece(self.session, self._moves(rows), chain_table, CHAINS)
+            place = f"coalesce(chains.chain, changes.key) % {self.pieces}"
+            rows = self.session.sql(
+                f"""
+                SELECT changes.*, CAST(({place} + {self.pieces}) % {self.pieces} AS int) AS piece
+                FROM {{changes}} AS changes LEFT JOIN {{chains}} AS chains
+                    ON changes.key = chains.key
+                """,
+                changes=rows, chains=chains,
+            )  # fmt: skip
         return by_piece(self.session, rows, facts, self._schema)
+
+    def _moves(self, rows: DataFrame) -> DataFrame:
+        """Return the different moves of rows between keys."""
+        return self.session.sql(
+            """
+            SELECT DISTINCT former.key AS before, latter.key AS after
+            FROM {rows} AS former JOIN {rows} AS latter
+                ON former._commit_version = latter._commit_version
+                AND former.stream = latter.stream AND former._seq = latter._seq
+            WHERE former._change_type = 'update_preimage'
+                AND latter._change_type = 'update_postimage' AND former.key <> latter.key
+            """,
+            rows=rows,
+        )
 
     @property
     def pieces(self) -> int:
@@ -249,21 +230,28 @@ class TableReplay:
     def _stretches(self, rows: DataFrame) -> list[_KeyStretch]:
         """Return the stretches between changes of the key; at least one."""
         keys = list(self.dataset.keys)
-        of_versions = [
-            F.when(F.col("_relation_version").isin(numbers), F.lit(n))
+        cases = (
+            f"WHEN _relation_version IN ({', '.join(map(str, numbers))}) THEN {n}"
             for n, numbers in enumerate(self.dataset.keys.values())
-        ]
-        key = F.coalesce(*of_versions).alias("key")
-        # Sort within partitions, so that no task sorts all rows.
-        parts = rows.select(key, place().alias("place"), "_commit_timestamp")
-        parts = parts.repartitionByRange("place").withColumn("part", F.spark_partition_id())
-        before = F.lag("key").over(Window.partitionBy("part").orderBy("place"))
-        begun = parts.withColumn("before", before).where(~F.col("key").eqNullSafe(F.col("before")))
+        )
+        place = ", ".join(PLACE)
+        # Sort within partitions, so that no task sorts all rows. (DuckDB ignores the hint.)
+        begun = self.session.sql(
+            f"""
+            SELECT key_number, _commit_timestamp, {place} FROM (
+                SELECT *, lag(key_number) OVER (PARTITION BY part ORDER BY {place}) AS before FROM (
+                    SELECT *, spark_partition_id() AS part FROM (
+                        SELECT /*+ REPARTITION_BY_RANGE({place}) */
+                            CASE {" ".join(cases)} END AS key_number, _commit_timestamp, {place}
+                        FROM {{rows}})))
+            WHERE key_number IS DISTINCT FROM before
+            """,
+            rows=rows,
+        )
         found: list[_KeyStretch] = []
-        for row in sorted(begun.collect(), key=lambda each: tuple(each["place"])):
-            if not found or found[-1].key != keys[row["key"]]:
-                time = row["_commit_timestamp"]
-                found.append(_KeyStretch(keys[row["key"]], tuple(row["place"]), time))
+        for number, time, *place in sorted(begun.collect(), key=lambda row: row[2:]):
+            if not found or found[-1].key != keys[number]:
+                found.append(_KeyStretch(keys[number], tuple(place), time))
         newest = self.dataset.version(None).key_columns
         return found or [_KeyStretch(newest, (0, 0, 0, 0), None)]
 
@@ -271,63 +259,50 @@ class TableReplay:
         self, states: DataFrame, here: _KeyStretch, following: _KeyStretch
     ) -> tuple[DataFrame, DataFrame, list[str]]:
         """Return a stretch's states, those that go on in the next one, and what was lost."""
-        states = states.withColumn("goes_on", self._goes_on(states, here, following))
+        goes_on = self._goes_on(states, here, following)
+        states = self.session.sql(f"SELECT *, {goes_on} AS goes_on FROM {{rows}}", rows=states)
         states = states.localCheckpoint()
-        lost = _is_open() & ~F.col("goes_on")
-        ended = {
-            "ended_by": (lost, F.lit("lost")), "to_version": (lost, F.lit(following.place[0])),
-            "to_time": (lost, F.lit(following.time)),
-        }  # fmt: skip
-        kinds = {field.name: field.dataType for field in states.schema}
-        done = states.withColumns({
-            **{name: F.when(*end).otherwise(F.col(name)).cast(kinds[name])
-               for name, end in ended.items()},
+        lost = f"{_IS_OPEN} AND NOT goes_on"
+        assert following.time is not None
+        ends = {"ended_by": "'lost'", "to_version": following.place[0],
+                "to_time": timestamp(following.time)}  # fmt: skip
+        columns = {
+            **{name: name for name in states.columns if name != "goes_on"},
+            **{name: f"CASE WHEN {lost} THEN {end} ELSE {name} END" for name, end in ends.items()},
             # The next stretch gives the state, which may end there.
-            "is_state": F.col("is_state") & ~F.col("goes_on"),
-        })  # fmt: skip
-        carried = states.where(F.col("goes_on")).withColumns({
-            "_not_sent": F.col("unknown"), "is_carried": F.lit(True),
-        })  # fmt: skip
-        carried = carried.drop("goes_on", *ADDED.names)
-        count = states.where(lost).count()
+            "is_state": "is_state AND NOT goes_on",
+        }
+        done = self._columns(columns, states)
+        more = {"_not_sent": "unknown", "is_carried": "true"}
+        own = {name: more.get(name, name) for name in columns if name not in ADDED.names}
+        carried = self._columns(own, states, "goes_on")
+        count = self._columns({"key": "key"}, states, lost).count()
         names = [", ".join(each.key) or "none" for each in (here, following)]
         reason = (
             f"{count} rows cannot be followed across the change of the key from ({names[0]}) to "
             f"({names[1]}) at {LSN(following.place[0])}: what became of them is unknown"
         )
-        return done.drop("goes_on"), carried, [reason] if count else []
+        return done, carried, [reason] if count else []
 
-    def _goes_on(self, states: DataFrame, here: _KeyStretch, following: _KeyStretch) -> Expression:
+    def _columns(
+        self, columns: Mapping[str, str], rows: DataFrame, condition: str = "true"
+    ) -> DataFrame:
+        chosen = ", ".join(f"{value} AS {name}" for name, value in columns.items())
+        return self.session.sql(f"SELECT {chosen} FROM {{rows}} WHERE {condition}", rows=rows)
+
+    def _goes_on(self, states: DataFrame, here: _KeyStretch, following: _KeyStretch) -> str:
         """Return the test for a state whose row is identified in the next stretch."""
         if not following.key:
-            return _is_open()
-        if not here.key and not states.where(F.col("nameless")).isEmpty():
+            return f"({_IS_OPEN})"
+        if not here.key and self._columns({"key": "key"}, states, "nameless").take(1):
             # Changes without key may be of any row, so no row can be followed.
-            return F.lit(False)
+            return "false"
         names = [column.source_name for column in self.dataset.columns]
         digests = [f"digest{names.index(name)}" for name in following.key]
-        known = [~F.array_contains("unknown", name) for name in following.key]
-        of_same = Window.partitionBy("is_state", F.col("ended_by").isNull(), *digests)
-        return reduce(and_, known, _is_open()) & (F.count("*").over(of_same) == 1)
-
-
-def _within(rows: DataFrame, stretches: Sequence[_KeyStretch], number: int) -> DataFrame:
-    """Return the rows of one stretch."""
-    here, *later = stretches[number:]
-    if number:
-        rows = rows.where(place() >= here.start)
-    return rows.where(place() < later[0].start) if later else rows
-
-
-def _moves(rows: DataFrame) -> DataFrame:
-    """Return the different moves of rows between keys."""
-    at = ["_commit_version", "stream", "_seq"]
-    before = rows.where(F.col("_change_type") == "update_preimage")
-    after = rows.where(F.col("_change_type") == "update_postimage")
-    both = before.select(*at, F.col("key").alias("before")).join(
-        after.select(*at, F.col("key").alias("after")), at
-    )
-    return both.where(F.col("before") != F.col("after")).select(*MOVES.names).distinct()
+        known = [f"NOT array_contains(unknown, {shared_literal(each)})" for each in following.key]
+        of_same = ", ".join(["is_state", "ended_by IS NULL", *digests])
+        is_one = f"count(*) OVER (PARTITION BY {of_same}) = 1"
+        return f"({' AND '.join([_IS_OPEN, *known, is_one])})"
 
 
 def _lapses(dataset: Dataset) -> list[Lapse]:

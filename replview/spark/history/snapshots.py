@@ -1,5 +1,9 @@
 """Compute a table as of a moment, every state of its rows, and its versions."""
 
+# All names in SQL are ours, and values of others are literals.
+# ruff: noqa: S608
+
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -8,8 +12,9 @@ import pyarrow as pa
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import TIMESTAMPTZ, SliceColumn
 from replview.parquet.slices import TableVersion
+from replview.spark.history.change_sql import value_of
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.engines import DataFrame, Expression, F, Session, made
+from replview.spark.history.engines import DataFrame, Session, made
 from replview.spark.history.reach import (
     Reach,
     TruncationPosition,
@@ -18,8 +23,9 @@ from replview.spark.history.reach import (
     span_doubts,
 )
 from replview.spark.history.results import Result
-from replview.spark.history.row_states import replayed, value_of
+from replview.spark.history.row_states import replayed
 from replview.spark.history.spans import END, WHOLE, HistoryEnd, HistoryRange
+from replview.spark.quoting import shared_literal
 
 #: Columns beside a row's own: the change that produced the row.
 MARKS = ("_commit_version", "_commit_timestamp", "_seq", "_xid", "_actor", "_relation_version")
@@ -38,20 +44,30 @@ def as_of(session: Session, dataset: Dataset, moment: HistoryEnd = END) -> Resul
     """
     reach = read_reach(session, dataset, moment)
     base, version = reach.base, dataset.version(reach.version)
-    changes = _after(dataset.changes(session, moment), base)
+    changes = session.sql(
+        f"SELECT * FROM {{changes}} WHERE {_after(base)}", changes=dataset.changes(session, moment)
+    )
     columns = dataset.columns_of(version)
     found = replayed(session, dataset, changes, reach.truncations, columns)
-    values = [value_of(dataset, column).alias(column.name) for column in columns]
-    frame = found.lasting.select(*values, *MARKS, "_pg_raw", _unknown(columns))
+    frame = _chosen(session, dataset, columns, {name: name for name in MARKS}, found.lasting)
     reasons = doubts(session, dataset, reach, moment, None if base is None else base[0])
     reasons += found.reasons
     return Result(frame, not reasons, tuple(reasons), _details(dataset, reach, version))
 
 
-def _unknown(columns: list[SliceColumn]) -> Expression:
-    """Return the names of the columns whose value is unknown."""
-    names = [column.source_name for column in columns]
-    return F.filter(F.col("unknown"), lambda one: one.isin(names)).alias("_unknown")
+def _chosen(
+    session: Session, dataset: Dataset, columns: Sequence[SliceColumn], marks: Mapping[str, str],
+    rows: DataFrame,
+) -> DataFrame:  # fmt: skip
+    """Return these columns of replayed rows under their own names, then marks given in SQL."""
+    unknown = "unknown"
+    for column in dataset.columns:
+        if column not in columns:
+            unknown = f"array_remove({unknown}, {shared_literal(column.source_name)})"
+    values = [value_of(dataset, column) for column in columns]
+    chosen = ", ".join([*values, *marks.values(), "_pg_raw", unknown])
+    frame = session.sql(f"SELECT {chosen} FROM {{rows}}", rows=rows)
+    return frame.toDF(*(column.name for column in columns), *marks, "_pg_raw", "_unknown")
 
 
 def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str, object]:
@@ -69,23 +85,24 @@ def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str,
     }  # fmt: skip
 
 
-def _after(rows: DataFrame, base: TruncationPosition | None) -> DataFrame:
-    """Return the changes after a place at which all rows are known."""
+def _after(base: TruncationPosition | None) -> str:
+    """Return the SQL condition for a change after a place at which all rows are known."""
     if base is None:
-        return rows
+        return "true"
     lsn, seq = base
-    version = F.col("_commit_version")
     if seq < 0:  # a baseline
-        return rows.where(version >= lsn)
-    later = F.col("_xid").isNotNull() & (F.col("_seq") > seq)
-    return rows.where((version >= lsn) & ((version > lsn) | later))
+        return f"_commit_version >= {lsn}"
+    is_later = f"_commit_version = {lsn} AND _xid IS NOT NULL AND _seq > {seq}"
+    return f"(_commit_version > {lsn} OR {is_later})"
 
 
 #: Columns beside a row's own in ``row_versions``.
-VERSION_MARKS = (
-    "valid_from", "valid_to", "_from_version", "_to_version", "_is_current", "_ended_by",
-    "_change_type", "_seq", "_xid", "_actor", "_relation_version",
-)  # fmt: skip
+VERSION_MARKS = {
+    "valid_from": "_commit_timestamp", "valid_to": "to_time",
+    "_from_version": "_commit_version", "_to_version": "to_version",
+    "_is_current": "ended_by IS NULL", "_ended_by": "ended_by",
+    **{name: name for name in ("_change_type", "_seq", "_xid", "_actor", "_relation_version")},
+}  # fmt: skip
 _TEXTS = pa.list_(pa.string())
 _SCHEMA = pa.schema([
     ("version", pa.int32()), ("first_commit_lsn", pa.string()), ("last_commit_lsn", pa.string()),
@@ -113,9 +130,17 @@ def row_versions(session: Session, dataset: Dataset, moment: HistoryEnd = END) -
     columns = dataset.columns_of(dataset.version(reach.version))
     changes, cuts = dataset.changes(session, moment), reach.truncations
     found = replayed(session, dataset, changes, cuts, columns)
-    values = [value_of(dataset, column).alias(column.name) for column in columns]
-    frame = _states(found.frame).select(*values, *VERSION_MARKS, "_pg_raw", _unknown(columns))
-    first = min([*reach.baselines, *cuts["_commit_version"][:1].to_pylist()], default=None)
+    # The states that outlived their transaction.
+    states = session.sql(
+        """
+        SELECT * FROM {rows} WHERE is_state
+            AND NOT coalesce(to_version = _commit_version AND stream = 1, false)
+        """,
+        rows=found.frame,
+    )
+    frame = _chosen(session, dataset, columns, VERSION_MARKS, states)
+    begins = [reach.first_baseline, *cuts["_commit_version"][:1].to_pylist()]
+    first = min((lsn for lsn in begins if lsn is not None), default=None)
     reasons = [*doubts(session, dataset, reach, moment, first), *found.reasons]
     details = {
         **dataset.described, **_retyped(dataset), "incarnation": dataset.incarnation.name,
@@ -123,19 +148,6 @@ def row_versions(session: Session, dataset: Dataset, moment: HistoryEnd = END) -
         "whole_from_lsn": None if first is None else str(LSN(first)),
     }  # fmt: skip
     return Result(frame, not reasons, tuple(reasons), details)
-
-
-def _states(rows: DataFrame) -> DataFrame:
-    """Return the states that outlived their transaction."""
-    same = (F.col("to_version") == F.col("_commit_version")) & (F.col("stream") == 1)
-    return rows.where(F.col("is_state") & ~F.coalesce(same, F.lit(False))).withColumns({
-        "valid_from": F.col("_commit_timestamp"),
-        "valid_to": F.col("to_time"),
-        "_from_version": F.col("_commit_version"),
-        "_to_version": F.col("to_version"),
-        "_is_current": F.col("ended_by").isNull(),
-        "_ended_by": F.col("ended_by"),
-    })  # fmt: skip
 
 
 def schema_versions(session: Session, dataset: Dataset, span: HistoryRange = WHOLE) -> Result:
@@ -147,28 +159,24 @@ def schema_versions(session: Session, dataset: Dataset, span: HistoryRange = WHO
     array<string>`` (``name type``). A version that came back is one row, from its first change to
     its last.
     """
-    rows = span.of(dataset.changes(session, END), time="_commit_timestamp")
-    rows = rows.where(F.col("_change_type") != "update_preimage")
-    found = (
-        rows.groupBy("_relation_version")
-        .agg(
-            F.min("_commit_version").alias("first"),
-            F.min(F.struct("_commit_version", "_seq")).alias("place"),
-            F.max("_commit_version").alias("last"),
-            F.min("_commit_timestamp").alias("first_change"),
-            F.max("_commit_timestamp").alias("last_change"),
-            F.count("*").alias("changes"),
-        )
-        .orderBy("place")
-        .collect()
-    )
+    found = session.sql(
+        f"""
+        SELECT _relation_version, min(_commit_version) AS first_lsn,
+            max(_commit_version) AS last_lsn, min(_commit_timestamp) AS first_change,
+            max(_commit_timestamp) AS last_change, count(*) AS changes
+        FROM {{changes}}
+        WHERE {span.within(time="_commit_timestamp")} AND _change_type <> 'update_preimage'
+        GROUP BY _relation_version ORDER BY min((_commit_version, _seq))
+        """,
+        changes=dataset.changes(session, END),
+    ).collect()
     details: list[Any] = []
     before: TableVersion | None = None
-    for row in found:
-        version = dataset.version(row["_relation_version"])
-        ends = [None if row[name] is None else str(LSN(row[name])) for name in ("first", "last")]
+    for number, *ends, first_change, last_change, changes in found:
+        version = dataset.version(number)
         details.append((
-            version.number, *ends, row["first_change"], row["last_change"], row["changes"],
+            version.number, *(None if end is None else str(LSN(end)) for end in ends),
+            first_change, last_change, changes,
             *_differences(before, version), list(version.key_columns), version.replica_identity,
             [f"{name} {kind}" for name, kind in _types(version).items()],
         ))  # fmt: skip

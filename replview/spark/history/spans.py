@@ -4,7 +4,7 @@ import datetime as dt
 from dataclasses import dataclass
 
 from replview.parquet.slice_schemas import PARTITION
-from replview.spark.history.engines import DataFrame, Expression, F
+from replview.spark.quoting import date, timestamp
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,14 @@ class HistoryEnd:
 END = HistoryEnd()
 
 
-def by_then(moment: HistoryEnd, *, time: str) -> Expression:
-    """Return the condition that a change was committed by then; it skips files of later days."""
-    found = F.lit(True)
+def by_then(moment: HistoryEnd, *, time: str) -> str:
+    """Return the SQL condition that a change was committed by then; it skips later days' files."""
+    found = []
     if moment.lsn is not None:
-        found &= F.col("_commit_version") <= moment.lsn
+        found.append(f"_commit_version <= {moment.lsn}")
     if moment.time is not None:
-        found &= F.col(PARTITION) <= F.lit(moment.day)
-        found &= F.col(time) <= F.lit(moment.time)
-    return found
-
-
-def committed_by(frame: DataFrame, moment: HistoryEnd, *, time: str) -> DataFrame:
-    """Return the rows of transactions or events that were committed by then."""
-    return frame.where(by_then(moment, time=time))
+        found.append(f"{PARTITION} <= {date(moment.time)} AND {time} <= {timestamp(moment.time)}")
+    return " AND ".join(found) or "true"
 
 
 @dataclass(frozen=True)
@@ -58,23 +52,18 @@ class HistoryRange:
         """Return the moment until which changes count."""
         return HistoryEnd(self.to_lsn, self.until)
 
-    def begun(self, *, time: str) -> Expression:
-        """Return the test that a row is not before the span; it skips files of earlier days."""
-        begins = F.lit(True)
+    def begun(self, *, time: str) -> str:
+        """Return the SQL condition for not before the span; it skips files of earlier days."""
+        found = []
         if self.from_lsn is not None:
-            begins &= F.col("_commit_version") >= self.from_lsn
+            found.append(f"_commit_version >= {self.from_lsn}")
         if self.since is not None:
-            begins &= F.col(PARTITION) >= F.lit(self.since.astimezone(dt.UTC).date())
-            begins &= F.col(time) >= F.lit(self.since)
-        return begins
+            found.append(f"{PARTITION} >= {date(self.since)} AND {time} >= {timestamp(self.since)}")
+        return " AND ".join(found) or "true"
 
-    def since_of(self, frame: DataFrame, *, time: str) -> DataFrame:
-        """Return the rows that are not before the span."""
-        return frame.where(self.begun(time=time))
-
-    def of(self, frame: DataFrame, *, time: str) -> DataFrame:
-        """Return the rows in the span."""
-        return committed_by(self.since_of(frame, time=time), self.end, time=time)
+    def within(self, *, time: str) -> str:
+        """Return the SQL condition for being in the span."""
+        return f"{self.begun(time=time)} AND {by_then(self.end, time=time)}"
 
 
 #: The span of everything that is exported.
