@@ -16,7 +16,7 @@ from replview.parquet.slice_schemas import TIMESTAMPTZ
 from replview.parquet.slices import TableVersion
 from replview.spark.history.key_chains import chains_of
 from replview.spark.history.replay_piece import TRUNCATIONS
-from replview.spark.history.row_replay import RowReplay
+from replview.spark.history.row_replay import Interrupted, RowReplay
 from replview.spark.history.simple_replay import SimpleReplay
 from replview.store.read.row_history.breaks import Lapse
 from tests.support.written_history import BEGAN, V1
@@ -62,11 +62,13 @@ class Changes:
             **{f"digest{n}": digest(value) for n, value in enumerate(values)}, **more,
         })  # fmt: skip
 
-    def replayed(self, lapses: Sequence[Lapse] = ()) -> list[dict[str, Any]]:
+    def replayed(
+        self, lapses: Sequence[Lapse] = (), *, is_interrupted: bool = False
+    ) -> list[dict[str, Any]]:
         """The result, in the order of history."""
         cuts = pa.table([[*each] for each in zip(*self.truncations, strict=True)] or [[], [], []],
                         schema=TRUNCATIONS)  # fmt: skip
-        replay = RowReplay(VERSIONS, COLUMNS, cuts, lapses)
+        replay = RowReplay(VERSIONS, COLUMNS, cuts, lapses, is_interrupted=lambda: is_interrupted)
         found: list[dict[str, Any]] = replay(pa.Table.from_pylist(self.rows, SCHEMA)).to_pylist()
         return found
 
@@ -175,6 +177,12 @@ def test_keys_that_need_no_replay_are_found(monkeypatch) -> None:
     monkeypatch.setattr(SimpleReplay, "_simple", noted)
     RandomHistory(1).changes.replayed()
     assert 0 < sum(found) < len(found)
+
+
+def test_a_replay_of_many_chains_can_be_interrupted() -> None:
+    """The process of a question ends only with its replay."""
+    with pytest.raises(Interrupted):
+        RandomHistory(1).changes.replayed(is_interrupted=True)
 
 
 def test_a_row_of_unknown_past_has_unknown_values() -> None:

@@ -8,6 +8,7 @@ No library serves: sqlglot 30.30 turns Spark's ``max_by`` into one that ignores 
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -166,6 +167,7 @@ class DuckSession:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         self._numbers = count()
+        self._interrupted = threading.Event()
 
     @classmethod
     @contextmanager
@@ -196,11 +198,16 @@ class DuckSession:
             yield cls(connection)
 
     def interrupt(self) -> None:
-        """Interrupt the running query from another thread; it fails there."""
+        """Interrupt the running query, or replay, from another thread; it fails there."""
         import duckdb
 
+        self._interrupted.set()
         with suppress(duckdb.Error):
             self.connection.interrupt()
+
+    def is_interrupted(self) -> bool:
+        """Return whether the session was interrupted."""
+        return self._interrupted.is_set()
 
     def sql(self, text: str, **queries: Query) -> Query:
         """Return a query; ``{name}`` in its text is another one, as in ``SparkSession.sql``."""

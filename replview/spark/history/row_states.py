@@ -26,11 +26,12 @@ from replview.spark.history.change_sql import (
     version_of,
 )
 from replview.spark.history.datasets import Dataset
+from replview.spark.history.duckdb_session import DuckSession
 from replview.spark.history.engines import DataFrame, Session, by_piece
 from replview.spark.history.key_chains import CHAINS, chain_table
 from replview.spark.history.replay_piece import ADDED, PLACE
 from replview.spark.history.replayed_change import INCARNATION, TABLE
-from replview.spark.history.row_replay import RowReplay
+from replview.spark.history.row_replay import RowReplay, never
 from replview.spark.quoting import shared_literal, timestamp
 from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.rows import OPEN_END
@@ -181,6 +182,8 @@ class TableReplay:
             self.dataset.relation.versions,
             [column.source_name for column in self.dataset.columns],
             self.truncations, _lapses(self.dataset), self._schema.names,
+            is_interrupted=self.session.is_interrupted
+            if isinstance(self.session, DuckSession) else never,
         )  # fmt: skip
         if self.pieces > 1:
             chains = by_piece(self.session, self._moves(rows), chain_table, CHAINS)
