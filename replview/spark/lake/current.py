@@ -44,6 +44,8 @@ _NO_KEY_THEN = "rows changed while the table had no key: read a baseline of the 
 _OTHER_KEY = "the key was altered, so that some rows are unknown: read a baseline of the table"
 _MASKED_KEY = "a column of the key is masked, so that rows cannot be told apart"
 _GAP = "changes are missing, so that rows are unknown or missing: read a baseline of the table"
+#: Name of the note that a gap's end is about to be merged: incarnation, last commit_seq, LSN.
+_PENDING = "forgets"
 #: Returns the ends of gaps between two places of an incarnation, in order, given the offset before
 #: them: the last commit_seq, and the LSN before which its changes committed (0: unknown).
 GapEnds = Callable[[Offset, int, int, int], Sequence[tuple[int, int]]]
@@ -61,12 +63,21 @@ def catch_up(
     for incarnation, after, through in steps(start, end):
         begin, oid = after, shape.table.oid
         for gap_end, lsn in gap_ends(start, incarnation, after, through):
+            lake.set_shape({**lake.shape, _PENDING: [incarnation, gap_end, lsn]})
             _merge(lake, shape, Stretch(oid, incarnation, begin, gap_end), start)
             _forget_rows(lake, shape, incarnation, lsn)
             begin = gap_end
         _merge(lake, shape, Stretch(oid, incarnation, begin, through), start)
         start = {**start, str(incarnation): through}
     return end
+
+
+def forget_pending_rows(lake: LakeTable, shape: TableShape, reached: Offset) -> None:
+    """Mark rows unknown if a run was killed after it had merged the changes up to a gap's end."""
+    if pending := lake.shape.get(_PENDING):
+        incarnation, gap_end, lsn = pending
+        if reached.get(str(incarnation), 0) >= gap_end:
+            _forget_rows(lake, shape, incarnation, lsn)
 
 
 def _merge(lake: LakeTable, shape: TableShape, whole: Stretch, start: Offset) -> None:
@@ -91,12 +102,14 @@ def _forget_rows(lake: LakeTable, shape: TableShape, incarnation: int, lsn: int)
     """
     former = _former(lake, shape)
     known = former.get("baseline", [incarnation, -1])
-    lake.set_shape({**former, "oid": shape.table.oid, "missed": _GAP,
-                    "baseline": max(known, [incarnation, lsn])})  # fmt: skip
-    if not (key := former.get("key")):
-        return
-    columns = {column.name: column.source_name for column in shape.table.columns}
-    lake.spark.sql(forget_statement(lake.name(CURRENT), columns, key))
+    now = {**former, "oid": shape.table.oid, "missed": _GAP,
+           "baseline": max(known, [incarnation, lsn])}  # fmt: skip
+    lake.set_shape(now)
+    if key := former.get("key"):
+        columns = {column.name: column.source_name for column in shape.table.columns}
+        lake.spark.sql(forget_statement(lake.name(CURRENT), columns, key))
+    now.pop(_PENDING, None)
+    lake.set_shape(now)
 
 
 def _former(lake: LakeTable, shape: TableShape) -> dict[str, Any]:
@@ -105,7 +118,11 @@ def _former(lake: LakeTable, shape: TableShape) -> dict[str, Any]:
     if former.get("oid", shape.table.oid) == shape.table.oid:
         return former
     lake.spark.sql(f"DELETE FROM {lake.name(CURRENT)}")
-    return {}
+    return _pending(former)
+
+
+def _pending(former: Mapping[str, Any]) -> dict[str, Any]:
+    return {_PENDING: former[_PENDING]} if _PENDING in former else {}
 
 
 @dataclass(frozen=True)
@@ -155,7 +172,8 @@ class Merge:
                 missed = _OTHER_KEY
         now = {"oid": self.shape.table.oid, "version": self.version, "key": self.key,
                "baseline": [self.stretch.incarnation, reset.baseline],
-               "missed": _OTHER_KEY if self._lacks_keys() else missed}  # fmt: skip
+               "missed": _OTHER_KEY if self._lacks_keys() else missed,
+               **_pending(self.former)}  # fmt: skip
         if self.former != now:
             self.lake.set_shape(now)
 

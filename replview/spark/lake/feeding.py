@@ -17,7 +17,7 @@ from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import StoreConnection
 from replview.parquet.slices import Slice
 from replview.parquet.writing.manifests import gaps_of
-from replview.spark.lake.current import catch_up
+from replview.spark.lake.current import catch_up, forget_pending_rows
 from replview.spark.lake.shapes import TableShape, read_shape
 from replview.spark.lake.tables import CHANGES, CURRENT, LakeTable
 from replview.spark.options import Options
@@ -101,6 +101,7 @@ class Feed:
     def _settled(self) -> tuple[Fed, TableShape]:
         shape = self._prepared(None)
         fed = Fed(self.lake.reached(CHANGES), self.lake.reached(CURRENT))
+        forget_pending_rows(self.lake, shape, fed.merged)
         self._catch_up(fed, shape)
         return fed, shape
 

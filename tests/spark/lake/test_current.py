@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from decoder.scalars import LSN
-from replview.spark.lake import feeding
+from replview.spark.lake import current, feeding
 from replview.spark.lake.feeding import Feed
 from replview.spark.lake.tables import CURRENT
 from replview.store.models import RelationVersion, SlotEvent
@@ -270,3 +270,27 @@ def test_after_a_gap_rows_are_unknown_until_their_next_change_or_a_baseline(
     history.baseline(90_000, row(1, "paid", "one"), row(3, "late", None))
     assert feed.run().no_current == ""
     assert rows(feed) == {"1": ("paid", "one"), "3": ("late", None)}
+
+
+@pytest.mark.parametrize("killed_in", ["_forget_rows", "forget_statement"])
+def test_a_run_that_is_killed_at_a_gaps_end_is_made_good(
+    history: History, feed: Feed, monkeypatch: pytest.MonkeyPatch, killed_in: str
+) -> None:
+    """The changes up to the gap's end were merged, and the rows are not unknown yet."""
+    history.commit(*map(insert, (1, 2)))
+    history.incarnation.commit_seq += 1
+    history.commit(insert(5), state="skipped", commit_seq=2)
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(current, killed_in, killed)
+        with pytest.raises(KeyboardInterrupt):
+            feed.run()
+    assert rows(feed) == dict.fromkeys("12", ("new", None))
+    assert "changes are missing" in feed.run().no_current
+    assert rows(feed) == dict.fromkeys("12", ("?", "?"))
+    history.commit(update(1, "paid"))
+    feed.run()
+    assert rows(feed) == {"1": ("paid", "?"), "2": ("?", "?")}
