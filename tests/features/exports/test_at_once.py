@@ -65,9 +65,13 @@ def begun_together(
     barrier, marked, write_bytes = threading.Barrier(len(slices)), set[str](), Target.write_bytes
 
     def write(self: Target, path: str, data: bytes) -> None:
-        write_bytes(self, path, data)
-        if path.endswith(UNFINISHED) and path not in marked:
+        is_first = path.endswith(UNFINISHED) and path not in marked
+        if is_first:
+            # Each looks for marks once before it writes its own.
             marked.add(path)
+            barrier.wait(60)
+        write_bytes(self, path, data)
+        if is_first:
             barrier.wait(60)
 
     def problem(part: Slice) -> str:

@@ -14,7 +14,7 @@ from tests.spark.lake.conftest import MakeFeed
 from tests.support.searching import files_holding
 from tests.support.source_databases import SourceDatabase
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PLANTED = "PLANTED"
 MARK = '{"$erased":true,"$on":"2026-11-27"}'
