@@ -74,10 +74,14 @@ def catch_up(
 
 def forget_pending_rows(lake: LakeTable, shape: TableShape, reached: Offset) -> None:
     """Mark rows unknown if a run was killed after it had merged the changes up to a gap's end."""
-    if pending := lake.shape.get(_PENDING):
+    former = lake.shape
+    if pending := former.pop(_PENDING, None):
         incarnation, gap_end, lsn = pending
         if reached.get(str(incarnation), 0) >= gap_end:
             _forget_rows(lake, shape, incarnation, lsn)
+        else:
+            # The gap may have been filled since.
+            lake.set_shape(former)
 
 
 def _merge(lake: LakeTable, shape: TableShape, whole: Stretch, start: Offset) -> None:

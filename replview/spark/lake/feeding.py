@@ -37,10 +37,17 @@ if TYPE_CHECKING:
 BATCH_CHANGES = 1_000_000
 _OPERATIONS = "insert, update, delete, snapshot, truncate"
 _GAP_BEFORE = "SELECT 1 FROM slot_event WHERE incarnation_id = %s AND kind = 'gap' LIMIT 1"
-#: The LSN of the first transaction after a place, unless that is a baseline.
-_NEXT_LSN = """
-    SELECT CASE WHEN xid IS NULL THEN 0 ELSE (commit_lsn - '0/0')::bigint END FROM transaction
-    WHERE incarnation_id = %s AND commit_seq > %s ORDER BY commit_seq LIMIT 1
+#: An LSN before which all committed up to a place: that of the first transaction after it, or,
+#: where that is a baseline or none, the LSN after the last one up to it; 0: unknown.
+_LSN_AFTER = """
+    SELECT coalesce(
+        (SELECT CASE WHEN xid IS NOT NULL THEN commit_lsn - '0/0' END FROM transaction
+         WHERE incarnation_id = %(incarnation)s AND commit_seq > %(end)s
+         ORDER BY commit_seq LIMIT 1),
+        (SELECT commit_lsn - '0/0' + 1 FROM transaction
+         WHERE incarnation_id = %(incarnation)s AND commit_seq <= %(end)s AND xid IS NOT NULL
+         ORDER BY commit_seq DESC LIMIT 1),
+        0)::bigint
 """
 _LAST_BEFORE = """
     SELECT max(commit_seq) FROM transaction
@@ -163,7 +170,8 @@ class Feed:
         options = Options.parse(self._options())
         with connect(options.dsn) as connection:
             part = slice_between(connection, options, incarnation, after, through)
-            lsns = (connection.execute(_NEXT_LSN, [part.incarnation_id, end]) for end in ends)
+            of_part = {"incarnation": part.incarnation_id}
+            lsns = (connection.execute(_LSN_AFTER, {**of_part, "end": end}) for end in ends)
             return [(end, (lsn.fetchone() or [0])[0]) for end, lsn in zip(ends, lsns, strict=True)]
 
     def status(self) -> dict[str, Any]:

@@ -294,3 +294,17 @@ def test_a_run_that_is_killed_at_a_gaps_end_is_made_good(
     history.commit(update(1, "paid"))
     feed.run()
     assert rows(feed) == {"1": ("paid", "?"), "2": ("?", "?")}
+
+
+def test_a_baseline_right_after_a_gap_counts_only_if_it_was_read_later(
+    history: History, feed: Feed
+) -> None:
+    history.commit(*map(insert, (1, 2)))
+    history.incarnation.commit_seq += 1
+    history.commit(insert(5), state="skipped", commit_seq=2)
+    history.baseline(2000, row(1, "old", None))
+    assert "changes are missing" in feed.run().no_current
+    assert rows(feed) == dict.fromkeys("12", ("?", "?"))
+    history.baseline(90_000, row(1, "paid", "one"))
+    assert feed.run().no_current == ""
+    assert rows(feed) == {"1": ("paid", "one")}
