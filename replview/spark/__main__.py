@@ -47,7 +47,7 @@ class _NoPandas(MetaPathFinder):
     def find_spec(self, fullname: str, *_: object) -> None:
         """Raise ``ModuleNotFoundError`` for pandas, and leave other modules to other importers."""
         if fullname == "pandas":
-            raise ModuleNotFoundError(fullname)
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
 
 #: Exit status after SIGTERM.

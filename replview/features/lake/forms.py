@@ -4,6 +4,7 @@ The rules are in ``request``: the forms ask them, and show what they refuse besi
 """
 
 import itertools
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,9 +87,9 @@ class LakeForm(forms.Form):
 
 
 def _free_name(slot: Slot) -> str:
-    """Return the name of the slot's source, with a number if a lake has it."""
+    """Return the name of the slot's source as a lake may have it, with a number if one has it."""
     taken = set(Lake._base_manager.values_list("name", flat=True))
-    name = slot.source.name
+    name = re.sub(r"[^\w.-]+", "-", slot.source.name, flags=re.ASCII).strip("-._") or "lake"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(each for each in names if each not in taken)
 

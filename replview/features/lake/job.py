@@ -73,7 +73,10 @@ class _RunProcess:
         with self._job.process.stdout as lines:
             for line in lines:
                 with contextlib.suppress(orjson.JSONDecodeError):
-                    self.reports.append(orjson.loads(line))
+                    report = orjson.loads(line)
+                    # Another program's line may be JSON, too.
+                    if isinstance(report, dict) and "state" in report:
+                        self.reports.append(report)
 
 
 class _Reports:

@@ -61,9 +61,13 @@ def check(
 
 def add(lake: Lake, tables: Iterable[str], *, anywhere: bool, base: Path | None = None) -> Lake:
     """Store a new lake that ``check`` accepts, and that nothing has fed yet. Raises ``Refused``."""
-    names = check(lake, tables, anywhere=anywhere, base=base)
+    names, slot = check(lake, tables, anywhere=anywhere, base=base), lake.slot
+    assert slot is not None
     try:
         with transaction.atomic():
+            # Of two lakes that are added at once, the second sees the first.
+            Slot.objects.select_for_update(of=("self",), no_key=True).get(pk=slot.pk)
+            _refuse_shared_tables(lake, names)
             lake.save()
             LakeRelation.objects.bulk_create(LakeRelation(lake=lake, name=name) for name in names)
     except IntegrityError:
@@ -105,11 +109,15 @@ def _recorded_names(slot: Slot, tables: Iterable[str]) -> list[str]:
 
 def _refuse_shared_tables(lake: Lake, names: Iterable[str]) -> None:
     """Raise ``Refused`` if another lake writes one of the tables to the same place."""
-    same = LakeRelation.objects.filter(
+    # Another account may see the other lake.
+    same = LakeRelation._base_manager.filter(
         lake__root=lake.root, lake__slot_name=lake.slot_name, name__in=names
     )
     if other := same.select_related("lake").first():
-        cause = f"lake {other.lake} writes {other} there already"
+        is_seen = Lake.objects.filter(pk=other.lake_id).exists()
+        cause = (
+            f"{f'lake {other.lake}' if is_seen else 'another lake'} writes {other} there already"
+        )
         raise Refused(cause, "Choose another root", "root")
 
 
@@ -128,6 +136,7 @@ def set_schedule(lake: Lake, minutes: int | None) -> None:
     note_act(lake, {"act": "scheduled", "every_minutes": minutes})
 
 
+@transaction.atomic
 def remove(lake: Lake, *, delete_tables: bool) -> list[str]:
     """Forget a lake; return the folders that were deleted. Raises ``Refused``, ``TargetProblem``.
 
@@ -137,6 +146,8 @@ def remove(lake: Lake, *, delete_tables: bool) -> list[str]:
     from replview.parquet.writing.targets import Target
     from replview.spark.reading_programs import below
 
+    # A run that is requested meanwhile waits for this, and is refused.
+    Lake.objects.select_for_update(of=("self",)).get(pk=lake.pk)
     if run := lakes.unended(lake):
         raise _refusal(LakeBusy(lake, run))
     deleted = []

@@ -74,7 +74,7 @@ class Command(instance.Actions, instance.InstanceCommand):
                     root=options["root"], connector=options["connector"],
                     added_by=command_user())  # fmt: skip
         add(lake, options["table"], anywhere=True, base=Path.cwd())
-        self.say(f"lake {lake}: {plural(len(options['table']), 'table')} of {slot} in {lake.root}",
+        self.say(f"lake {lake}: {plural(lake.relations.count(), 'table')} of {slot} in {lake.root}",
                  f"nothing is written yet: replview lake run {lake}")  # fmt: skip
 
     def _run(self, options: dict[str, Any]) -> None:

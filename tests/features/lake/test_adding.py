@@ -91,6 +91,14 @@ def test_only_the_tables_have_to_be_chosen(history: History, tmp_path: Path) -> 
     assert lake.every_minutes is None
 
 
+def test_a_lake_is_named_after_its_source_as_far_as_its_name_may_be(history: History) -> None:
+    source = history.slot.source
+    source.name = "Bücher & mehr"
+    source.save()
+    client().post("/lakes/new/", {"tables": "public.orders"})
+    assert Lake.objects.get().name == "B-cher-mehr"
+
+
 def test_many_tables_are_added_at_once(history: History) -> None:
     names = [f"{'t' * 60}{number:03}" for number in range(70)]
     for number, name in enumerate(names):
