@@ -162,9 +162,12 @@ def _apart(question: Question, answered: Callable[["DuckSession"], int]) -> int:
             begun.append(session_)
             return answered(session_)
 
+    # The thread inherits the mask: a signal that it received would not wake this one, which waits.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(answer)
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return running.result()
         except (SystemExit, KeyboardInterrupt):
             while not running.done():
