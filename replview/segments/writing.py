@@ -22,7 +22,7 @@ _ENCODINGS = dict.fromkeys(_ASCENDING, "DELTA_BINARY_PACKED") | dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class SegmentContents:
-    """What a segment holds, so that a reader can tell whether it may answer a question."""
+    """The contents of a segment, by which a reader tells whether it may answer a question."""
 
     changes: int
     #: Least and greatest place in history; None: no change has one.

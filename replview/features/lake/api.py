@@ -44,7 +44,7 @@ class LakeTableOut(Schema):
 
 
 class LakeProgressOut(Schema):
-    """How far a run has come; null is unknown."""
+    """The progress of a run; null is unknown."""
 
     table: int | None = Field(description="number of the table that it reads, from 1")
     tables: int
